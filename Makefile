@@ -1,0 +1,60 @@
+# The two commands of the README are `make demo` and `make test`. Each makes its own environment.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+DEMO_HOME := build/demo
+export LANGSMITH_TRACING := false
+export LANGSMITH_TEST_TRACKING := false
+
+.PHONY: demo test unit slow fmt lint type bench clean
+
+demo: $(VENV)/base
+	@rm -rf $(DEMO_HOME)
+	@$(BIN)/followup data sample --home $(DEMO_HOME)
+	@echo
+	@$(BIN)/followup ask '帮我判断 user_123 最近是否需要重点跟进' --planner rules --home $(DEMO_HOME)
+	@echo
+	@$(BIN)/followup ask 'Does user_456 need priority follow-up?' --planner rules --home $(DEMO_HOME)
+
+test: lint type unit slow
+
+unit: $(VENV)/dev
+	$(BIN)/pytest -q -m "not slow"
+
+slow: $(VENV)/dev
+	$(BIN)/pytest -q -m slow
+
+fmt: $(VENV)/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+# mypy cannot see through an editable install of a mapped root: it checks the installed wheel.
+type: $(VENV)/typed
+	cd build && ../$(VENV)/bin/python -m mypy --config-file ../pyproject.toml --python-executable ../$(VENV)-typed/bin/python -p followup_agent
+
+bench: $(VENV)/dev
+	$(BIN)/python benchmarks/run.py
+
+clean:
+	rm -rf $(VENV) $(VENV)-typed build *.egg-info
+
+$(VENV)/base: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/base
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV)/typed: $(VENV)/dev $(shell git ls-files '*.py' 2>/dev/null)
+	$(PYTHON) -m venv $(VENV)-typed
+	@rm -rf build/wheel && mkdir -p build
+	$(BIN)/python -m build --wheel --outdir build/wheel . > build/wheel.log
+	$(VENV)-typed/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt --force-reinstall build/wheel/*.whl
+	@touch $@

@@ -1,0 +1,98 @@
+"""followup-agent: does this customer need priority follow-up, why, and what should we do?"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from followup_agent.service.agent import FollowupAgent
+    from followup_agent.service.errors import (
+        ConfigurationError,
+        CustomerDataError,
+        FollowupError,
+        InvalidGoal,
+        InvalidOption,
+        NoAnswer,
+        NotWaiting,
+        ThreadBusy,
+        ThreadError,
+        UnknownThread,
+        UsageError,
+    )
+    from followup_agent.service.events import (
+        ApprovalAsked,
+        DecisionMade,
+        QuestionAsked,
+        RunEvent,
+        RunStopped,
+        ToolCalled,
+    )
+    from followup_agent.service.run import Run
+    from followup_agent.tools.definition import (
+        CustomerNotFound,
+        DefinitionError,
+        ToolArgs,
+        ToolContext,
+        ToolDefinition,
+        ToolRefused,
+        ToolResult,
+        ToolUnavailable,
+    )
+    from followup_agent.tools.foreign import from_langchain
+    from followup_agent.tools.outcome import EvidenceDraft, FactDraft
+
+_HOMES = {
+    "service.agent": ("FollowupAgent",),
+    "service.errors": (
+        "ConfigurationError",
+        "CustomerDataError",
+        "FollowupError",
+        "InvalidGoal",
+        "InvalidOption",
+        "NoAnswer",
+        "NotWaiting",
+        "ThreadBusy",
+        "ThreadError",
+        "UnknownThread",
+        "UsageError",
+    ),
+    "service.events": (
+        "ApprovalAsked",
+        "DecisionMade",
+        "QuestionAsked",
+        "RunEvent",
+        "RunStopped",
+        "ToolCalled",
+    ),
+    "service.run": ("Run",),
+    "tools.definition": (
+        "CustomerNotFound",
+        "DefinitionError",
+        "ToolArgs",
+        "ToolContext",
+        "ToolDefinition",
+        "ToolRefused",
+        "ToolResult",
+        "ToolUnavailable",
+    ),
+    "tools.foreign": ("from_langchain",),
+    "tools.outcome": ("EvidenceDraft", "FactDraft"),
+}
+"""Loaded at first use: a command that runs no graph must not pay for importing one."""
+
+_MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: PLE0604 - the names are the keys above
+    *sorted(_MODULE_OF)
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

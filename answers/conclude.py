@@ -1,0 +1,200 @@
+"""Conclude a run: is the goal answered, what is the verdict, and what does the user read?
+
+The answer is composed from the verdict, the evidence and the record of calls. A planner's draft is
+never copied into it: so every number in it stands in the evidence, and a task is claimed only when
+the record has it.
+"""
+
+from collections.abc import Sequence
+
+from typing_extensions import TypedDict
+
+from followup_agent.answers.words import WORDS, say
+from followup_agent.judgement.judge import SOURCES, coverage_of, judge, number
+from followup_agent.judgement.policy import Policy
+from followup_agent.state import (
+    AgentState,
+    Evidence,
+    Status,
+    StopReason,
+    ToolCallRecord,
+    Verdict,
+    facts_of,
+)
+from followup_agent.tools.outcome import Language
+
+QUESTION_SOURCE = {
+    "activity": "get_user_activity",
+    "orders": "get_user_orders",
+    "tickets": "get_open_tickets",
+}
+"""Which tool answers which question."""
+WRITE_TOOL = "send_followup_task"
+
+
+class Conclusion(TypedDict):
+    """What the last node of a run writes."""
+
+    status: Status
+    stop_reason: StopReason
+    verdict: Verdict | None
+    final_answer: str
+
+
+def conclude(state: AgentState, policy: Policy, stop_reason: StopReason) -> Conclusion:
+    """The end of a run that stopped for this reason.
+
+    `completed` only when the goal is answered; a run that gave up is `failed` and never says that
+    no follow-up is needed.
+    """
+    verdict = _verdict(state, policy)
+    gave_up = stop_reason not in ("finish", "max_steps")
+    if stop_reason == "finish" and not any(call["success"] for call in state["tool_history"]):
+        stop_reason = "no_progress"  # finished before anything was learned
+    answered = not gave_up and is_answered(state, verdict)
+    if verdict is not None and gave_up and verdict["needs_followup"] is False:
+        verdict = {**verdict, "needs_followup": None, "priority": "undetermined"}
+    return Conclusion(
+        status="completed" if answered else "failed",
+        stop_reason=stop_reason,
+        verdict=verdict,
+        final_answer=_compose(state, verdict, answered, stop_reason),
+    )
+
+
+def is_answered(state: AgentState, verdict: Verdict | None) -> bool:
+    """Whether what the run has found answers what the user asked."""
+    goal, history = state["goal"], state["tool_history"]
+    if any(call["failure_kind"] == "outcome_unknown" for call in history):
+        return False
+    if goal["kind"] == "task":
+        return any(_task_settled(call) for call in history)
+    if goal["kind"] == "judgement":
+        return verdict is not None and verdict["needs_followup"] is not None
+    if goal["kind"] in QUESTION_SOURCE and len(goal["subjects"]) == 1:
+        coverage = coverage_of(history, goal["subjects"][0])
+        return coverage[QUESTION_SOURCE[goal["kind"]]] in ("found", "empty")
+    return goal["kind"] == "unclear" and any(call["success"] for call in history)
+
+
+def _task_settled(call: ToolCallRecord) -> bool:
+    """Created, or turned down by the person who was asked."""
+    done = call["success"] or call["failure_kind"] == "not_approved"
+    return call["tool_name"] == WRITE_TOOL and done
+
+
+def _verdict(state: AgentState, policy: Policy) -> Verdict | None:
+    goal = state["goal"]
+    if goal["kind"] not in ("judgement", "task") or len(goal["subjects"]) != 1:
+        return None
+    return judge(
+        goal["subjects"][0],
+        facts_of(state),
+        state["evidence"],
+        state["tool_history"],
+        policy,
+        state["language"],
+    )
+
+
+def _compose(
+    state: AgentState, verdict: Verdict | None, answered: bool, stop_reason: StopReason
+) -> str:
+    language, goal = state["language"], state["goal"]
+    cited = _cited(state, verdict)
+    parts = [_headline(state, verdict, answered)]
+    if f"stopped_{stop_reason}" in WORDS:
+        parts[0] += ("" if language == "zh" else " ") + say(language, f"stopped_{stop_reason}")
+    if cited:
+        basis = [say(language, "basis" if answered else "found_so_far")]
+        basis += [f"- {text} [{evidence_id}]" for text, evidence_id in cited]
+        if not goal["window"]["stated"] and _looked_back(state["tool_history"]):
+            basis.append(say(language, "default_window", days=goal["window"]["days"]))
+        parts.append("\n".join(basis))
+    if missing := _missing(state):
+        parts.append(say(language, "missing", sources=missing))
+    if verdict is not None:
+        parts.append(say(language, "action", action=verdict["advised_action"]))
+    if task := _task_line(state, verdict):
+        parts.append(task)
+    return "\n\n".join(parts)
+
+
+def _headline(state: AgentState, verdict: Verdict | None, answered: bool) -> str:
+    language, goal = state["language"], state["goal"]
+    if not goal["subjects"]:
+        return say(language, "no_subject")
+    subject = say(language, "comma").join(goal["subjects"])
+    if verdict is not None:
+        needs = verdict["needs_followup"]
+        key = "undetermined" if needs is None else "needs" if needs else "needs_not"
+        priority = say(language, f"priority_{verdict['priority']}") if needs is not None else ""
+        return say(language, key, subject=subject, priority=priority)
+    if not answered:
+        return say(language, "no_answer", subject=subject)
+    return say(language, "answer", subject=subject, answer=_direct_answer(state))
+
+
+def _direct_answer(state: AgentState) -> str:
+    """The answer to an activity, order or ticket question, in a sentence."""
+    language, kind = state["language"], state["goal"]["kind"]
+    source = QUESTION_SOURCE.get(kind)
+    said = [item["summary"] for item in state["evidence"] if source in (None, item["source"])]
+    if kind == "tickets":
+        urgent = (number(facts_of(state), "urgent_ticket_count") or 0) > 0
+        said.append(say(language, "escalate" if urgent else "escalate_not"))
+    return ("；" if language == "zh" else "; ").join(said)
+
+
+def _cited(state: AgentState, verdict: Verdict | None) -> list[tuple[str, str]]:
+    if verdict is not None:
+        return [(r["text"], e) for r in verdict["reasons"] for e in r["evidence_ids"]]
+    return [(item["summary"], item["id"]) for item in state["evidence"] if _is_read(item)]
+
+
+def _is_read(item: Evidence) -> bool:
+    return item["source"] != WRITE_TOOL
+
+
+def _looked_back(history: Sequence[ToolCallRecord]) -> bool:
+    return any("days" in call["args"] and call["success"] for call in history)
+
+
+def _missing(state: AgentState) -> str:
+    """The sources that should have been read and were not, each with why."""
+    language, goal, history = state["language"], state["goal"], state["tool_history"]
+    if len(goal["subjects"]) != 1:
+        return ""
+    wanted = [QUESTION_SOURCE[goal["kind"]]] if goal["kind"] in QUESTION_SOURCE else SOURCES
+    if goal["kind"] == "unclear":
+        wanted = []
+    coverage = coverage_of(history, goal["subjects"][0])
+    named = []
+    for source in wanted:
+        if coverage[source] in ("found", "empty"):
+            continue
+        kinds = [call["failure_kind"] for call in history if call["tool_name"] == source]
+        why = say(language, kinds[-1] if kinds and kinds[-1] else "not_checked")
+        named.append(say(language, "with", source=say(language, source), why=why))
+    return say(language, "comma").join(named)
+
+
+def _task_line(state: AgentState, verdict: Verdict | None) -> str:
+    """What the record says of the follow-up task; nothing when none was due."""
+    language: Language = state["language"]
+    calls = [call for call in state["tool_history"] if call["tool_name"] == WRITE_TOOL]
+    done = {call["call_id"] for call in calls if call["success"]}
+    for item in state["evidence"]:
+        if item["call_id"] in done:
+            return say(language, "task_done", summary=item["summary"])
+    kinds = [call["failure_kind"] for call in calls]
+    if "outcome_unknown" in kinds:
+        return say(language, "task_unknown")
+    if "not_approved" in kinds:
+        return say(language, "task_rejected")
+    if kinds and kinds[-1]:
+        return say(language, "task_failed", why=say(language, kinds[-1]))
+    decision = state["decision"]
+    claimed = decision is not None and decision["type"] == "finish" and decision["answer_draft"]
+    wanted = state["goal"]["task"] != "none" or (verdict and verdict["needs_followup"])
+    return say(language, "task_none") if wanted or claimed else ""

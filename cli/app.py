@@ -1,0 +1,205 @@
+"""The commands and their options. What they do is imported when they run."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="followup",
+    help="Does this customer need priority follow-up, why, and what should we do?",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+data = typer.Typer(
+    name="data", help="Fill the business database.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(data)
+
+Home = Annotated[
+    Path | None, typer.Option("--home", help="Folder of the databases and logs (FOLLOWUP_HOME).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Thread = Annotated[str, typer.Argument(help="The thread, as printed by ask or threads.")]
+Log = Annotated[str | None, typer.Option("--log", help="Write the event log to stderr: --log -")]
+AsOf = Annotated[
+    str | None,
+    typer.Option("--as-of", help="ISO 8601 time or day; nothing later is seen. Default: now."),
+]
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"followup-agent {installed('followup-agent')}")
+        raise typer.Exit
+
+
+@app.command()
+def ask(
+    goal: Annotated[str, typer.Argument(help="What to judge or find out, Chinese or English.")],
+    thread: Annotated[
+        str | None, typer.Option("--thread", help="Thread to use. Default: a new one.")
+    ] = None,
+    planner: Annotated[
+        str | None, typer.Option("--planner", help="rules, llm or auto (FOLLOWUP_PLANNER).")
+    ] = None,
+    max_steps: Annotated[
+        int | None, typer.Option("--max-steps", help="Decisions the run may take.")
+    ] = None,
+    as_of: AsOf = None,
+    log: Log = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Judge a customer, or answer a question; shows each step as it happens."""
+    return _runs().ask(
+        goal, thread=thread, max_steps=max_steps, as_of=as_of, planner=planner, log=log,
+        as_json=as_json, home=home,
+    )
+
+
+@app.command()
+def answer(
+    thread: Thread,
+    text: Annotated[str, typer.Argument(help="The answer to the pending question.")],
+    log: Log = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Answer the pending question and go on."""
+    return _runs().answer(thread, text, log=log, as_json=as_json, home=home)
+
+
+@app.command()
+def approve(thread: Thread, log: Log = None, as_json: Json = False, home: Home = None) -> int:
+    """Approve the pending write, exactly as it was shown."""
+    return _runs().decide(thread, approve=True, reason="", log=log, as_json=as_json, home=home)
+
+
+@app.command()
+def reject(
+    thread: Thread,
+    reason: Annotated[str, typer.Option("--reason", help="Why; kept in the record.")] = "",
+    log: Log = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Reject the pending write and go on without it."""
+    return _runs().decide(thread, approve=False, reason=reason, log=log, as_json=as_json, home=home)
+
+
+@app.command()
+def cancel(thread: Thread, log: Log = None, as_json: Json = False, home: Home = None) -> int:
+    """Drop the pending question or approval and end the run."""
+    return _runs().cancel(thread, log=log, as_json=as_json, home=home)
+
+
+@app.command()
+def show(thread: Thread, as_json: Json = False, home: Home = None) -> int:
+    """One run as a timeline: step, reason, call, outcome, new facts, time."""
+    return _runs().show(thread, as_json=as_json, home=home)
+
+
+@app.command()
+def threads(as_json: Json = False, home: Home = None) -> int:
+    """What ran, and what waits."""
+    from followup_agent.cli import lists
+
+    return lists.threads(as_json=as_json, home=home)
+
+
+@app.command()
+def tools(as_json: Json = False, home: Home = None) -> int:
+    """The registered tools with their JSON schemas."""
+    from followup_agent.cli import lists
+
+    return lists.tools(as_json=as_json)
+
+
+@app.command()
+def doctor(as_json: Json = False, home: Home = None) -> int:
+    """Check the installation: each setting, where it came from, and what is wrong with it."""
+    from followup_agent.cli import doctor as checks
+
+    return checks.doctor(as_json=as_json, home=home)
+
+
+@app.command()
+def studio(
+    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1.")] = 2024,
+    open_browser: Annotated[
+        bool, typer.Option("--browser", help="Open LangGraph Studio in the browser.")
+    ] = False,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Start the LangGraph development server for Studio."""
+    from followup_agent.cli import studio as server
+
+    return server.studio(port=port, open_browser=open_browser, home=home)
+
+
+@data.command("sample")
+def data_sample(
+    customers: Annotated[int, typer.Option("--customers", min=3, help="How many customers.")] = 200,
+    seed: Annotated[int, typer.Option("--seed", help="Another seed, another company.")] = 1,
+    as_of: AsOf = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace imported data as well.")
+    ] = False,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Fill the business database with a made-up company."""
+    from followup_agent.cli import data as filling
+
+    return filling.sample(
+        customers=customers, seed=seed, as_of=as_of, replace=replace, as_json=as_json, home=home
+    )
+
+
+@data.command("import")
+def data_import(
+    customers: Annotated[Path | None, typer.Option("--customers", help="CSV of customers.")] = None,
+    activity: Annotated[
+        Path | None, typer.Option("--activity", help="CSV of activity events.")
+    ] = None,
+    orders: Annotated[Path | None, typer.Option("--orders", help="CSV of orders.")] = None,
+    tickets: Annotated[Path | None, typer.Option("--tickets", help="CSV of tickets.")] = None,
+    mapping: Annotated[
+        Path | None, typer.Option("--map", help="Mapping file for CSV files of another form.")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--from", help="Folder of the mapping's files. Default: the mapping's own."),
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace data that are there.")] = False,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Load the four relations from CSV files, all of them or nothing."""
+    from followup_agent.cli import data as filling
+
+    files = {
+        "customers": customers,
+        "activity_events": activity,
+        "orders": orders,
+        "tickets": tickets,
+    }
+    return filling.load(
+        files, mapping=mapping, folder=folder, replace=replace, as_json=as_json, home=home
+    )
+
+
+def _runs() -> Any:
+    """The commands that run the graph: the only ones that import it."""
+    from followup_agent.cli import runs
+
+    return runs

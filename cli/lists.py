@@ -1,0 +1,60 @@
+"""`followup threads` and `followup tools`: lists that need no graph."""
+
+from pathlib import Path
+
+from followup_agent.cli.output import console, print_json
+
+
+def threads(*, as_json: bool, home: Path | None) -> int:
+    """What ran, the latest first, and what waits."""
+    from followup_agent.service.index import ThreadIndex, runs_path
+    from followup_agent.service.settings import load_settings
+
+    path = runs_path(load_settings(home=home))
+    entries = []
+    if path.exists():
+        index = ThreadIndex(path)
+        entries = index.list()
+        index.close()
+    if as_json:
+        print_json([entry.model_dump(mode="json") for entry in entries])
+        return 0
+    out = console()
+    if not entries:
+        out.print("No threads yet. Start one: followup ask GOAL")
+    for entry in entries:
+        state = f"waits for {entry.waiting_for}" if entry.waiting_for else entry.status
+        when = entry.updated_at.strftime("%Y-%m-%d %H:%M")
+        out.print(f"{entry.thread_id}  {when}  {state:<17}  {entry.user_goal}")
+    return 0
+
+
+def tools(*, as_json: bool) -> int:
+    """The built-in tools, as a planner sees them."""
+    from followup_agent.tools import BUILT_IN
+
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "effect": tool.effect,
+                    "timeout_s": tool.timeout_s,
+                    "max_attempts": tool.max_attempts,
+                    "input_schema": tool.input_schema,
+                }
+                for tool in BUILT_IN
+            ]
+        )
+        return 0
+    out = console()
+    for tool in BUILT_IN:
+        note = "  (write: needs an approval)" if tool.effect == "write" else ""
+        out.print(f"{tool.name}{note}", style="bold")
+        out.print(f"  {tool.description}")
+        required = tool.input_schema.get("required") or []
+        for name, schema in (tool.input_schema.get("properties") or {}).items():  # type: ignore[union-attr]
+            mark = "" if name in required else "?"  # type: ignore[operator]
+            out.print(f"    {name}{mark}: {schema['description']}")
+    return 0

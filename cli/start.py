@@ -1,0 +1,80 @@
+"""Entry point: quick to start, one or two lines for any error, the contract's exit codes."""
+
+import gc
+import os
+import sys
+
+# Imports make no garbage worth collecting; without this they are collected over and over.
+gc.disable()
+os.environ.setdefault("LANGSMITH_TRACING", "false")  # tracing is asked for, never met by chance
+
+OK, FAILED, USAGE, WAITING, THREAD = 0, 1, 2, 3, 4
+INTERRUPTED = 130
+"""Shell convention for Ctrl-C."""
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # Chinese text must neither crash an ASCII terminal nor become escapes in a file.
+            stream.reconfigure(encoding="utf-8", errors="replace")
+    code = _run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader (head, less) has gone: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    gc.freeze()  # what is left dies with the process: no last collection
+    sys.exit(code)
+
+
+def imports_done() -> None:
+    """Called when a command has imported what it needs: collect only what comes after."""
+    gc.freeze()
+    gc.enable()
+
+
+def _run(arguments: list[str]) -> int:
+    import click
+
+    from followup_agent.cli.app import app
+    from followup_agent.service.errors import FollowupError, ThreadError
+
+    debug = "--debug" in arguments
+    try:
+        result = app(
+            [argument for argument in arguments if argument != "--debug"],
+            prog_name="followup",
+            standalone_mode=False,
+        )
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "followup"
+        return _complain(f"{error.format_message()} See `{where} --help`.", USAGE, prefix=where)
+    except click.ClickException as error:
+        return _complain(error.format_message(), USAGE)
+    except (KeyboardInterrupt, click.Abort):
+        return _complain("interrupted; finished steps are kept", INTERRUPTED)
+    except FollowupError as error:
+        if debug:
+            raise
+        return _complain(str(error), THREAD if isinstance(error, ThreadError) else USAGE)
+    except BrokenPipeError:
+        return OK
+    except Exception as error:
+        if debug:
+            raise
+        return _complain(
+            f"internal error: {type(error).__name__}: {error}. Run it again with --debug for "
+            "the traceback.",
+            FAILED,
+        )
+    return result if isinstance(result, int) else OK
+
+
+def _complain(message: str, code: int, prefix: str = "followup") -> int:
+    sys.stderr.write(f"{prefix}: {' '.join(message.split())}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

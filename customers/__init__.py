@@ -1,0 +1,1 @@
+"""The company's own customer data: four relations that are read, one that is written."""

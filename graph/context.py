@@ -1,0 +1,75 @@
+"""What a run depends on beside its state: planner, tools, clock, policy. What a test may replace."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Any, Protocol
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked_dataclass
+
+from followup_agent.customers.database import CustomerDatabase
+from followup_agent.goals.ids import IdPattern
+from followup_agent.goals.limits import DEFAULT_MAX_STEPS, MAX_STEPS_CEILING
+from followup_agent.judgement.policy import Policy
+from followup_agent.planners import Planner
+from followup_agent.tools.runner import ToolRunner
+
+
+@checked_dataclass(frozen=True)
+class RunOptions:
+    """What a caller may set for one run. LangGraph's `context`: Studio shows it as a form."""
+
+    max_steps: int = Field(
+        DEFAULT_MAX_STEPS,
+        ge=1,
+        le=MAX_STEPS_CEILING,
+        description="Decisions the run may take before it must conclude.",
+    )
+    as_of: str | None = Field(
+        None, description="Judge as of this ISO 8601 time; nothing later is seen. Default: now."
+    )
+    user: str = Field("user", description="Who asks, and who is recorded as approving.")
+
+
+class EventLog(Protocol):
+    """Where a run's events go. Never raises: a broken log does not break a run."""
+
+    def emit(self, event_name: str, /, **fields: Any) -> None:
+        """Write one event with the fields bound to this run."""
+
+    def bind(self, fields: Mapping[str, Any]) -> None:
+        """Set fields that every later event of this task carries, those of tools included."""
+
+    def error(self, error_id: str, error: BaseException) -> None:
+        """Keep the details of an error that the user only sees the id of."""
+
+
+def utc_now() -> datetime:
+    """The default clock."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentContext:
+    """The dependencies of every node. One object serves any number of runs at once."""
+
+    planner: Planner
+    tools: ToolRunner
+    customers: CustomerDatabase | None
+    policy: Policy
+    ids: IdPattern
+    log: EventLog
+    timezone: tzinfo = UTC
+    clock: Callable[[], datetime] = utc_now
+    """Aware, UTC."""
+    monotonic: Callable[[], float] = time.monotonic
+    approval_lifetime: timedelta = timedelta(hours=24)
+    """How long an approval may be given after it was asked for."""
+    options: RunOptions = field(default_factory=RunOptions)
+    """Of the run at hand; filled in from LangGraph's context."""
+
+
+ContextFactory = Callable[[], AgentContext]
+"""Called in a thread, at the first step of the first run: it may open files and databases."""

@@ -1,0 +1,122 @@
+"""Every branch of the run, in one file.
+
+    START           -> intake                     (refuses input with keys nobody reads)
+    planner         -> tool_executor | propose_write | pose_question | synthesizer (finish)
+                       | planner (unusable reply, once) | give_up (planner_failed, no_progress)
+    propose_write   -> await_approval | updater (blocked)
+    await_approval  -> tool_executor | updater (not approved) | give_up (cancelled)
+    ask_user        -> planner | synthesizer (max_steps) | give_up (cancelled)
+    updater         -> planner | synthesizer (max_steps) | give_up (repeated_failures, no_progress,
+                       recursion_limit)
+
+    intake -> planner, pose_question -> ask_user, tool_executor -> updater always.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from followup_agent.service.errors import InvalidGoal
+from followup_agent.state import AgentInput, AgentState, StopReason
+
+MAX_FAILURES_IN_A_ROW = 2
+"""Failed calls in a row that end a run. Seed document, section 9.3: one retry, then stop."""
+MAX_INVALID_DECISIONS = 2
+"""Unusable planner replies in a row that end a run: one may be repaired."""
+MAX_REPEATED_CALLS = 2
+"""Calls that were answered before: the first is answered from the record, the second ends it."""
+MAX_QUESTIONS = 3
+"""Questions in one run, over all resumes."""
+SUPERSTEPS_PER_ROUND = 5
+"""At most: planner, propose_write, await_approval, tool_executor, updater."""
+SUPERSTEPS_TO_END = 3
+"""What must be left for a run to conclude by itself: the next node, the last one, and one spare."""
+
+
+def recursion_limit(max_steps: int) -> int:
+    """LangGraph's own limit for a run of so many steps: never met by a run that counts its steps."""
+    return SUPERSTEPS_PER_ROUND * max_steps + 2 * SUPERSTEPS_TO_END
+
+
+def stop_reason(state: AgentState) -> StopReason | None:
+    """Why this run must end now, or None. The one place that decides it."""
+    error = state["last_error"]
+    if state["stop_reason"] == "cancelled":
+        return "cancelled"
+    if state["stop_reason"] == "internal" and error is not None:
+        return "internal"
+    if state["invalid_decisions"] >= MAX_INVALID_DECISIONS:
+        return "planner_failed"
+    if state["failures_in_a_row"] >= MAX_FAILURES_IN_A_ROW:
+        return "repeated_failures"
+    if state["repeated_calls"] >= MAX_REPEATED_CALLS:
+        return "no_progress"
+    decision = state["decision"]
+    asks = decision is not None and decision["type"] == "ask_user"
+    if asks and state["questions_asked"] >= MAX_QUESTIONS:
+        return "no_progress"
+    if decision is not None and decision["type"] == "finish":
+        return "finish"
+    if state["remaining_steps"] <= SUPERSTEPS_TO_END:
+        return "recursion_limit"
+    if state["current_step"] >= state["max_steps"]:
+        return "max_steps"
+    return None
+
+
+async def after_start(graph_input: Mapping[str, Any]) -> Literal["intake"]:
+    """Refuse input with unknown keys: LangGraph would drop them and run on what is left."""
+    known = AgentInput.__annotations__.keys() | AgentState.__annotations__.keys()
+    if unknown := sorted(graph_input.keys() - known):
+        raise InvalidGoal(
+            f"unknown input {', '.join(map(repr, unknown))}: "
+            'send {"user_goal": "…"}, or {"messages": […]} with a human message last'
+        )
+    return "intake"
+
+
+async def after_planner(
+    state: AgentState,
+) -> Literal[
+    "tool_executor", "propose_write", "pose_question", "synthesizer", "planner", "give_up"
+]:
+    """Act, ask or finish, as decided; plan again after one unusable reply."""
+    decision = state["decision"]
+    match stop_reason(state):
+        case "finish":
+            return "synthesizer"
+        case "planner_failed" | "no_progress" | "recursion_limit":
+            return "give_up"
+    if decision is None:
+        return "planner"
+    if decision["type"] == "ask_user":
+        return "pose_question"
+    return "propose_write" if state["needs_approval"] else "tool_executor"
+
+
+async def after_propose_write(state: AgentState) -> Literal["await_approval", "updater"]:
+    """Wait for a person, unless the write was blocked outright."""
+    return "await_approval" if state["approval"] is not None else "updater"
+
+
+async def after_approval(state: AgentState) -> Literal["tool_executor", "updater", "give_up"]:
+    """Run the write only when it was approved."""
+    if stop_reason(state) == "cancelled":
+        return "give_up"
+    return "tool_executor" if state["approved_digest"] is not None else "updater"
+
+
+async def after_ask_user(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
+    """Plan on with the answer, if there is a step left."""
+    return _go_on(state)
+
+
+async def after_updater(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
+    """Give up on repeated failure or standstill, conclude at the step limit, else plan again."""
+    return _go_on(state)
+
+
+def _go_on(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
+    reason = stop_reason(state)
+    if reason is None:
+        return "planner"
+    return "synthesizer" if reason == "max_steps" else "give_up"

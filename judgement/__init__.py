@@ -1,0 +1,1 @@
+"""From facts to a verdict: a policy as data, and the one function that applies it."""

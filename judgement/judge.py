@@ -1,0 +1,160 @@
+"""Judge one customer: facts in, verdict out. Pure, and the same for every planner.
+
+The score is a sum of signals, each fed by one tool. A tool that failed, or was not called, could
+have added anything from nothing to all of its points; so the true score lies between a least and a
+most, and the verdict is given only where both ends agree. Learning more can settle a verdict, and
+losing a source can unsettle it; neither can turn a yes into a no.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from followup_agent.judgement.policy import Policy
+from followup_agent.state import Coverage, Evidence, Priority, Reason, ToolCallRecord, Verdict
+from followup_agent.tools.outcome import Fact, FactValue, Language
+
+SOURCES: Final = ("get_user_activity", "get_user_orders", "get_open_tickets")
+"""The tools a judgement looks at, in the order they are called."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """What one signal came to: between `least` and `most` points."""
+
+    tool: str
+    least: float
+    most: float
+
+
+def coverage_of(history: Sequence[ToolCallRecord], subject: str) -> dict[str, Coverage]:
+    """Source to the best that any of its calls for this customer came to."""
+    rank: dict[Coverage, int] = {"not_checked": 0, "failed": 1, "empty": 2, "found": 3}
+    coverage: dict[str, Coverage] = dict.fromkeys(SOURCES, "not_checked")
+    for call in history:
+        tool, outcome = call["tool_name"], call["outcome"]
+        if (
+            tool in coverage
+            and call["args"].get("user_id") == subject
+            and rank[outcome] > rank[coverage[tool]]
+        ):
+            coverage[tool] = outcome
+    return coverage
+
+
+def judge(
+    subject: str,
+    facts: Mapping[str, Fact],
+    evidence: Sequence[Evidence],
+    history: Sequence[ToolCallRecord],
+    policy: Policy,
+    language: Language,
+) -> Verdict:
+    """The verdict on one customer from what is known; `needs_followup` None when that is too little."""
+    coverage = coverage_of(history, subject)
+    signals = _signals(facts, policy)
+    least = min(100.0, sum(signal.least for signal in signals))
+    most = min(100.0, sum(signal.most for signal in signals))
+    line = policy.priorities.medium
+    needs_followup = True if least >= line else False if most < line else None
+    priority = "undetermined" if needs_followup is None else _priority(least, policy)
+    calls = {call["call_id"] for call in history if call["args"].get("user_id") == subject}
+    cited = [item for item in evidence if item["source"] in SOURCES and item["call_id"] in calls]
+    return Verdict(
+        subject=subject,
+        needs_followup=needs_followup,
+        priority=priority,
+        score=round(least),
+        reasons=_reasons(cited, signals, needs_followup),
+        advised_action=advise(needs_followup, priority, facts, coverage, language),
+        coverage=coverage,
+    )
+
+
+def number(facts: Mapping[str, Fact], key: str) -> float | None:
+    """A numeric fact; None when unknown, or known to be nothing."""
+    fact = facts.get(key)
+    value: FactValue = fact["value"] if fact else None
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _signals(facts: Mapping[str, Fact], policy: Policy) -> list[Signal]:
+    segment_fact = facts.get("segment")
+    segment = str(segment_fact["value"]) if segment_fact else None
+    signals = policy.signals
+
+    def of_days(name: str, key: str, days: float | None) -> Signal:
+        signal = getattr(signals, name)
+        if key not in facts:
+            return Signal(signal.tool, 0.0, signal.points)
+        points = 0.0 if days is None else signal.points * policy.ramp(name, segment).share(days)
+        return Signal(signal.tool, points, points)
+
+    # Never active: quiet since sign-up. Never paid: no payment rhythm that could have stopped.
+    inactive = number(facts, "days_since_last_active")
+    if inactive is None:
+        inactive = number(facts, "days_since_signup")
+    urgent = signals.urgent_tickets
+    count = number(facts, "urgent_ticket_count")
+    known = urgent.score(int(count)) if count is not None else 0.0
+    return [
+        of_days("inactive", "days_since_last_active", inactive),
+        of_days("unpaid", "days_since_last_paid", number(facts, "days_since_last_paid")),
+        Signal(urgent.tool, known, known if count is not None else urgent.points),
+        of_days("open_tickets", "open_ticket_count", number(facts, "oldest_open_ticket_days")),
+    ]
+
+
+def _priority(score: float, policy: Policy) -> Priority:
+    lines = policy.priorities
+    if score >= lines.high:
+        return "high"
+    if score >= lines.medium:
+        return "medium"
+    return "low" if score >= lines.low else "none"
+
+
+def _reasons(
+    cited: Sequence[Evidence], signals: Sequence[Signal], needs_followup: bool | None
+) -> list[Reason]:
+    """The evidence as reasons, the source that weighs most first; all of it in its own order
+    when nothing weighs."""
+    weight = {source: sum(s.least for s in signals if s.tool == source) for source in SOURCES}
+    ordered = sorted(cited, key=lambda item: -weight[item["source"]]) if needs_followup else cited
+    return [Reason(text=item["summary"], evidence_ids=[item["id"]]) for item in ordered]
+
+
+def advise(
+    needs_followup: bool | None,
+    priority: Priority,
+    facts: Mapping[str, Fact],
+    coverage: Mapping[str, Coverage],
+    language: Language,
+) -> str:
+    """What to do next, as one sentence without any number."""
+    urgent = (number(facts, "urgent_ticket_count") or 0) > 0
+    never_active = (
+        "days_since_last_active" in facts and number(facts, "days_since_last_active") is None
+    )
+    zh = language == "zh"
+    if needs_followup is None:
+        return "先补齐未能核实的数据，再作判断" if zh else "Get the missing data first, then judge again"
+    if needs_followup and urgent:
+        return (
+            "今天安排人工回访，先处理紧急工单并查看工单上下文"
+            if zh
+            else "Have a person call today: deal with the urgent ticket first, with its context at hand"
+        )
+    if needs_followup:
+        return (
+            "本周内安排人工回访，了解使用和付费变化的原因"
+            if zh
+            else "Have a person call this week and ask what changed in use and payments"
+        )
+    if never_active:
+        return (
+            "新客户尚无使用记录：发送上手引导，继续自动观察"
+            if zh
+            else "A new customer with nothing yet: send the onboarding guide and keep watching"
+        )
+    return "继续自动观察，暂不需要人工介入" if zh else "Keep watching automatically; no person is needed"

@@ -1,0 +1,55 @@
+"""Pause for the answer. Nothing stands before the pause: on resume this node runs again from the
+first line."""
+
+from datetime import datetime
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.types import interrupt
+from typing_extensions import NotRequired, TypedDict
+
+from followup_agent.goals.goal import read_answer
+from followup_agent.graph.context import AgentContext
+from followup_agent.graph.replies import is_cancel, reply_text
+from followup_agent.state import AgentState, Decision, Goal, Question, Status, StopReason
+
+
+class Update(TypedDict):
+    """What this node writes."""
+
+    status: Status
+    stop_reason: StopReason | None
+    decision: Decision | None
+    goal: NotRequired[Goal]
+    unusable_answers: NotRequired[int]
+    pending_questions: list[Question]
+    messages: list[AnyMessage]
+
+
+async def ask_user(state: AgentState, context: AgentContext) -> Update:
+    """Take the answer, `cancel`, or what a chat client sends, and read it into the goal."""
+    answer = interrupt({"type": "question", **state["pending_questions"][0]})
+    text = reply_text(answer)
+    context.log.emit(
+        "agent.resumed", decision={"type": "ask_user"}, state={"status": "running"}
+    )
+    if is_cancel(answer):
+        return Update(
+            status="running",
+            stop_reason="cancelled",
+            decision=None,
+            pending_questions=[],
+            messages=[],
+        )
+    goal = read_answer(
+        state["goal"], text, context.ids, datetime.fromisoformat(state["as_of"]), context.timezone
+    )
+    told_nothing = goal == state["goal"]
+    return Update(
+        status="running",
+        stop_reason=None,
+        decision=None,
+        goal=goal,
+        unusable_answers=state["unusable_answers"] + 1 if told_nothing else 0,
+        pending_questions=[],
+        messages=[HumanMessage(text)] if text else [],
+    )

@@ -1,0 +1,121 @@
+"""Take the goal in, and start the run's state afresh. Plans nothing."""
+
+import uuid
+from collections.abc import Sequence
+
+from langchain_core.messages import AnyMessage, HumanMessage
+from langgraph.config import get_config
+from langgraph.types import Overwrite
+from typing_extensions import TypedDict
+
+from followup_agent.goals.goal import read_goal
+from followup_agent.goals.text import clean_goal, language_of
+from followup_agent.goals.times import parse_as_of
+from followup_agent.graph.context import AgentContext
+from followup_agent.state import (
+    AgentState,
+    Approval,
+    Decision,
+    Evidence,
+    Goal,
+    Question,
+    RunError,
+    Status,
+    StopReason,
+    ToolCallRecord,
+    Usage,
+    Verdict,
+)
+from followup_agent.service.errors import InvalidGoal
+from followup_agent.tools.outcome import Fact, Language
+
+
+class Update(TypedDict):
+    """Everything a run starts with, so that nothing of an earlier run on the thread is left."""
+
+    session_id: str
+    run_id: str
+    user_goal: str
+    language: Language
+    planner: str
+    as_of: str
+    goal: Goal
+    status: Status
+    stop_reason: StopReason | None
+    current_step: int
+    max_steps: int
+    failures_in_a_row: int
+    invalid_decisions: int
+    repeated_calls: int
+    questions_asked: int
+    unusable_answers: int
+    decision: Decision | None
+    needs_approval: bool
+    facts: dict[str, dict[str, Fact]]
+    evidence: list[Evidence]
+    tool_history: list[ToolCallRecord]
+    pending_questions: list[Question]
+    approval: Approval | None
+    approved_digest: str | None
+    approved_by: str | None
+    verdict: Verdict | None
+    final_answer: str | None
+    last_error: RunError | None
+    usage: Usage
+    messages: list[AnyMessage]
+
+
+async def intake(state: AgentState, context: AgentContext) -> Update:
+    """Read the goal from the last human message, else from `user_goal`; InvalidGoal for neither."""
+    messages = state.get("messages", [])
+    said = _new_message(messages)
+    user_goal = clean_goal(state.get("user_goal") if said is None else said)
+    try:
+        as_of = (
+            parse_as_of(context.options.as_of, context.timezone)
+            if context.options.as_of
+            else context.clock()
+        )
+    except ValueError as error:
+        raise InvalidGoal(str(error)) from error
+    return Update(
+        session_id=str(get_config().get("configurable", {}).get("thread_id", "")),
+        run_id=str(uuid.uuid4()),
+        user_goal=user_goal,
+        language=language_of(user_goal),
+        planner=context.planner.name,
+        as_of=as_of.isoformat(),
+        goal=read_goal(user_goal, context.ids, as_of, context.timezone),
+        status="running",
+        stop_reason=None,
+        current_step=0,
+        max_steps=context.options.max_steps,
+        failures_in_a_row=0,
+        invalid_decisions=0,
+        repeated_calls=0,
+        questions_asked=0,
+        unusable_answers=0,
+        decision=None,
+        needs_approval=False,
+        facts=Overwrite({}),  # type: ignore[typeddict-item]  # replaces what has grown
+        evidence=Overwrite([]),  # type: ignore[typeddict-item]
+        tool_history=Overwrite([]),  # type: ignore[typeddict-item]
+        pending_questions=[],
+        approval=None,
+        approved_digest=None,
+        approved_by=None,
+        verdict=None,
+        final_answer=None,
+        last_error=None,
+        usage=Usage(
+            model_calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0
+        ),
+        messages=[HumanMessage(user_goal)] if said is None else [],
+    )
+
+
+def _new_message(messages: Sequence[AnyMessage]) -> str | None:
+    """The text of the last message when a person wrote it; a finished run ends with the agent's."""
+    if messages and messages[-1].type == "human":
+        return str(messages[-1].text)
+    return None

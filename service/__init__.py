@@ -1,0 +1,1 @@
+"""The agent as a program uses it: settings, logs, `FollowupAgent`."""

@@ -1,0 +1,58 @@
+"""Every error a caller may meet. The messages are for the person who must act.
+
+    FollowupError
+    ├── UsageError                 what was asked for cannot be taken (exit code 2)
+    │   ├── InvalidGoal            empty, too long, control characters, unknown input
+    │   ├── InvalidOption          a thread id, a time or a number that is none
+    │   └── NoAnswer               a blank answer: the question stays open
+    ├── ConfigurationError         settings, home or runs database (exit code 2)
+    │   └── CustomerDataError      the business data: missing, locked, broken, another version
+    └── ThreadError                the thread is not what was thought (exit code 4)
+        ├── ThreadBusy             another run is writing to it now
+        ├── UnknownThread          there is none of this id
+        └── NotWaiting             it waits for nothing, or for something else
+"""
+
+
+class FollowupError(Exception):
+    """Base of the family."""
+
+
+class UsageError(FollowupError, ValueError):
+    """What was asked for cannot be taken; nothing was changed."""
+
+
+class InvalidGoal(UsageError):
+    """The goal cannot be taken; the message says what to change."""
+
+
+class InvalidOption(UsageError):
+    """An option's value cannot be taken."""
+
+
+class NoAnswer(UsageError):
+    """A blank answer. The question stays open under the same id."""
+
+
+class ConfigurationError(FollowupError):
+    """The agent cannot be opened with these settings."""
+
+
+class CustomerDataError(ConfigurationError):
+    """The business data cannot be used."""
+
+
+class ThreadError(FollowupError):
+    """The thread cannot do that."""
+
+
+class ThreadBusy(ThreadError):
+    """Another run, answer or approval is writing to this thread now."""
+
+
+class UnknownThread(ThreadError):
+    """No thread of this id."""
+
+
+class NotWaiting(ThreadError):
+    """The thread waits for nothing, or for something else."""

@@ -1,0 +1,100 @@
+"""Settings: from options, the environment (`FOLLOWUP_…`), a `.env` file, or a default."""
+
+import os
+import re
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from followup_agent.goals.limits import DEFAULT_MAX_STEPS, MAX_STEPS_CEILING
+from followup_agent.service.errors import ConfigurationError
+
+PREFIX = "FOLLOWUP_"
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, LookupError) as error:
+        raise ValueError(f"{name!r} is not a time zone; write e.g. Asia/Shanghai or UTC") from error
+    return name
+
+
+def _known_regex(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
+    return pattern
+
+
+class Settings(BaseSettings):
+    """Every setting of the product. Unknown `FOLLOWUP_` names are reported by `followup doctor`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_file=".env",
+        env_file_encoding="utf-8",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+    )
+
+    home: Path = Field(Path(".followup"), description="Folder of the databases and logs.")
+    customers_url: str | None = Field(
+        None, description="Business data, as a SQLAlchemy URL. Default: customers.db in the home."
+    )
+    runs_url: str | None = Field(
+        None, description="Checkpoints, as sqlite:///FILE. Default: runs.db in the home."
+    )
+    timezone: Annotated[str, AfterValidator(_known_zone)] = Field(
+        "UTC", description="Time zone in which days begin and end."
+    )
+    customer_id_pattern: Annotated[str, AfterValidator(_known_regex)] | None = Field(
+        None, description="Regular expression of customer ids. Default: learned from the database."
+    )
+    planner: Literal["rules", "llm", "auto"] = Field(
+        "auto", description="Which planner decides: rules, llm, or auto."
+    )
+    max_steps: int = Field(
+        DEFAULT_MAX_STEPS, ge=1, le=MAX_STEPS_CEILING, description="Decisions a run may take."
+    )
+    user: str = Field("user", min_length=1, description="Who asks and approves; kept with a task.")
+    model: str | None = Field(None, description="Name of the chat model, for the llm planner.")
+    approval_hours: float = Field(24.0, gt=0, description="How long an approval may be given.")
+
+    @cached_property
+    def customers_database_url(self) -> str:
+        """Where the business data is."""
+        return self.customers_url or f"sqlite:///{self.home / 'customers.db'}"
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        """The time zone object."""
+        return ZoneInfo(self.timezone)
+
+    @property
+    def model_configured(self) -> bool:
+        """Whether a chat model could be called (contract: key or base URL, and a model's name)."""
+        reachable = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
+        return bool(reachable and self.model)
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Settings with these overrides (None: not given); ConfigurationError names the wrong one."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        name = str(problem["loc"][0])
+        raise ConfigurationError(
+            f"setting {PREFIX}{name.upper()} (or its option) is {problem['input']!r}: "
+            f"{problem['msg'].removeprefix('Value error, ')}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(".env is not UTF-8 text: save it as UTF-8") from error

@@ -1,0 +1,129 @@
+"""Make a run's dependencies from the settings: database, tools, planner, log."""
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+from followup_agent.customers.database import CustomerDatabase
+from followup_agent.customers.tables import customers
+from followup_agent.goals.ids import IdPattern, learn_pattern
+from followup_agent.graph.context import AgentContext, RunOptions, utc_now
+from followup_agent.judgement.policy import load_policy
+from followup_agent.planners import Planner
+from followup_agent.planners.rules import RulePlanner
+from followup_agent.service.errors import ConfigurationError, InvalidOption
+from followup_agent.service.home import make_home
+from followup_agent.service.logs import JsonLog
+from followup_agent.service.settings import PREFIX, Settings, load_settings
+from followup_agent.tools import BUILT_IN
+from followup_agent.tools.definition import DefinitionError, ToolDefinition
+from followup_agent.tools.registry import ToolRegistry
+from followup_agent.tools.runner import ToolRunner
+
+IDS_TO_LEARN_FROM = 1000
+"""Customer ids looked at to learn their form: the first of them in order."""
+
+
+def open_log(settings: Settings, *, to_stderr: bool = False) -> JsonLog:
+    """The event log in the home, or stderr; ConfigurationError when the home cannot be written."""
+    path = settings.home / "logs" / "followup.jsonl"
+    try:
+        return JsonLog(None if to_stderr else path)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write {path}: {error.strerror}; choose another folder with --home or "
+            f"{PREFIX}HOME"
+        ) from error
+
+
+def make_context(
+    settings: Settings,
+    *,
+    log: JsonLog,
+    tools: Iterable[ToolDefinition] = (),
+    planner: Planner | None = None,
+    clock: Callable[[], datetime] = utc_now,
+) -> AgentContext:
+    """Everything the nodes need. Blocks (it reads the database): not for the event loop.
+
+    `tools` come on top of the built-in ones. ConfigurationError for what cannot be used.
+    """
+    database = CustomerDatabase(settings.customers_database_url).check()
+    ids = customer_ids(settings, database)
+    policy = load_policy()
+    try:
+        registry = ToolRegistry([*BUILT_IN, *tools])
+    except DefinitionError as error:
+        raise ConfigurationError(str(error)) from error
+    if planner is None:
+        planner = RulePlanner(policy, registry.names(), ids.example)
+    return AgentContext(
+        planner=planner,
+        tools=ToolRunner(registry, log.error),
+        customers=database,
+        policy=policy,
+        ids=ids,
+        log=log,
+        timezone=settings.zone,
+        clock=clock,
+        approval_lifetime=timedelta(hours=settings.approval_hours),
+        options=RunOptions(max_steps=settings.max_steps, user=settings.user),
+    )
+
+
+def customer_ids(settings: Settings, database: CustomerDatabase) -> IdPattern:
+    """The form of customer ids: as set, else learned from the database."""
+    try:
+        with database.engine.connect() as connection:
+            known = list(
+                connection.execute(
+                    select(customers.c.customer_id)
+                    .order_by(customers.c.customer_id)
+                    .limit(IDS_TO_LEARN_FROM)
+                ).scalars()
+            )
+    except SQLAlchemyError as error:
+        raise ConfigurationError(f"customer database {database.name}: {error}") from error
+    learned = learn_pattern(str(customer_id) for customer_id in known)
+    if settings.customer_id_pattern is None:
+        return learned
+    matching = [i for i in known if re.fullmatch(settings.customer_id_pattern, str(i))]
+    return IdPattern(settings.customer_id_pattern, (matching or [learned.example])[0])
+
+
+def choose_planner(settings: Settings) -> str:
+    """Why the rules decide, for stderr; ConfigurationError when they may not.
+
+    A configured model that cannot be used is never replaced by rules without a word.
+    """
+    if settings.planner == "rules":
+        return "planner: the built-in rules decide, as asked"
+    if settings.planner == "llm" or settings.model_configured:
+        raise ConfigurationError(
+            "this version has no model planner yet: use --planner rules "
+            f"(or {PREFIX}PLANNER=rules)"
+        )
+    return (
+        "planner: the built-in rules decide, because no model is configured "
+        f"(OPENAI_API_KEY or OPENAI_BASE_URL, and {PREFIX}MODEL)"
+    )
+
+
+def check_thread_id(thread_id: str) -> str:
+    """The id when it can be one: 1 to 200 printable characters without outer blanks."""
+    if not isinstance(thread_id, str) or not 1 <= len(thread_id) <= 200:
+        raise InvalidOption("a thread id has 1 to 200 characters")
+    if thread_id != thread_id.strip() or not thread_id.isprintable():
+        raise InvalidOption(f"thread id {thread_id!r} has blanks around it or control characters")
+    return thread_id
+
+
+def context_from_environment() -> AgentContext:
+    """The context of the graph that LangGraph's server runs."""
+    settings = load_settings()
+    choose_planner(settings)
+    make_home(settings.home)
+    return make_context(settings, log=open_log(settings))

@@ -1,0 +1,151 @@
+"""Run one tool call: validate, time out, retry once, name the outcome.
+
+The one place that turns what a tool does, or raises, into found, empty or failed.
+"""
+
+import asyncio
+import inspect
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.errors import GraphBubbleUp
+from pydantic import BaseModel, JsonValue, ValidationError
+
+from followup_agent.tools.definition import ToolContext, ToolDefinition, ToolError, explain
+from followup_agent.tools.outcome import Empty, Failed, Found, Outcome
+from followup_agent.tools.registry import ToolRegistry
+from followup_agent.tools.threads import Threads
+
+MAX_RESULT_BYTES = 64_000
+"""The largest result a step may carry; a tool that wants to return more must summarise."""
+
+Report = Callable[[str, BaseException], None]
+"""Called with an error id and the error when a tool raised something that is not its own word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A call that may be made: a registered tool and arguments that fit."""
+
+    tool: ToolDefinition
+    args: BaseModel
+    canonical: dict[str, JsonValue]
+    """The one JSON form of the arguments: compared, shown, approved and stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """How one call went."""
+
+    outcome: Outcome
+    attempts: int
+    duration_ms: int
+
+
+class ToolRunner:
+    """Runs tools for any number of runs at once."""
+
+    def __init__(
+        self,
+        registry: ToolRegistry,
+        report: Report,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        max_threads_per_tool: int = 32,
+    ) -> None:
+        """Give each sync tool at most `max_threads_per_tool` calls that have not returned."""
+        self.registry = registry
+        self._report = report
+        self._monotonic = monotonic
+        self._max_threads = max_threads_per_tool
+        self._threads: dict[str, Threads] = {}
+
+    def prepare(self, tool_name: str, raw_args: Mapping[str, Any]) -> Prepared | Failed:
+        """Look the tool up and validate its arguments; a tool never sees what does not fit."""
+        tool = self.registry.get(tool_name)
+        if tool is None:
+            names = ", ".join(self.registry.names())
+            return Failed("unknown_tool", f"no tool {tool_name!r}; the tools are: {names}")
+        try:
+            args = tool.parse_args(raw_args)
+        except ValidationError as error:
+            return Failed("invalid_args", explain(error))
+        return Prepared(tool, args, tool.canonical_args(args))
+
+    async def run(self, call: Prepared, context: ToolContext) -> ToolRun:
+        """Return the outcome; never raises for what a tool did.
+
+        Retryable failures of a read get one more try (seed document, section 9.3). A write that
+        gave no answer in time is `outcome_unknown`: it may have happened.
+        """
+        started = self._monotonic()
+        attempts = 0
+        outcome: Outcome = Failed("internal", "not run")
+        while attempts < call.tool.max_attempts:
+            attempts += 1
+            outcome, retryable = await self._attempt(call.tool, call.args, context)
+            if not retryable:
+                break
+        elapsed_ms = round((self._monotonic() - started) * 1000)
+        return ToolRun(outcome, attempts, elapsed_ms)
+
+    async def _attempt(
+        self, tool: ToolDefinition, args: BaseModel, context: ToolContext
+    ) -> tuple[Outcome, bool]:
+        """One try: its outcome, and whether another may be made."""
+        try:
+            raw = await self._in_time(self._call(tool, args, context), tool.timeout_s)
+            result = tool.result.model_validate(raw)
+            plain = result.model_dump(mode="json")
+            if len(result.model_dump_json()) > MAX_RESULT_BYTES:
+                return Failed("internal", f"{tool.name} returned more than it may"), False
+            return (Empty(plain) if tool.is_empty(result) else Found(plain)), False
+        except GraphBubbleUp:
+            raise  # a pause or a stop of the graph is no failure of the tool
+        except TimeoutError:
+            if tool.effect == "write":
+                message = f"no answer within {tool.timeout_s:g} s: it may or may not have happened"
+                return Failed("outcome_unknown", message), False
+            return Failed("timeout", f"no answer within {tool.timeout_s:g} s"), True
+        except ToolError as error:
+            return Failed(error.why, str(error) or error.why), error.retryable
+        except ConnectionError as error:
+            return Failed("unavailable", f"{type(error).__name__}"), tool.effect == "read"
+        except Exception as error:
+            # Foreign code raises what it likes, and its text may hold anything: log only.
+            error_id = uuid.uuid4().hex[:8]
+            self._report(error_id, error)
+            return Failed("internal", f"{tool.name} failed (error {error_id}, see the log)"), False
+
+    async def _in_time(self, call: Coroutine[Any, Any, object], timeout_s: float) -> object:
+        """Return on time even from a coroutine that will not be cancelled: it is left behind."""
+        task = asyncio.create_task(call)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=timeout_s)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not done:
+            task.cancel()
+            task.add_done_callback(_forget)
+            raise TimeoutError
+        return task.result()
+
+    async def _call(self, tool: ToolDefinition, args: BaseModel, context: ToolContext) -> object:
+        def run() -> object:
+            return tool.run(args, context) if tool.takes_context else tool.run(args)
+
+        if inspect.iscoroutinefunction(tool.run):
+            return await run()  # type: ignore[misc]  # a coroutine, as just asked
+        threads = self._threads.setdefault(tool.name, Threads(self._max_threads))
+        answer = await threads.call(run)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def _forget(task: "asyncio.Task[object]") -> None:
+    """Take the late error of an abandoned call, so that asyncio does not complain of it."""
+    if not task.cancelled():
+        task.exception()
