@@ -81,8 +81,38 @@ _HOMES = {
 
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604 - the names are the keys above
-    *sorted(_MODULE_OF)
+__all__ = [
+    *sorted(_MODULE_OF),
+    "FollowupAgent",
+    "ConfigurationError",
+    "CustomerDataError",
+    "FollowupError",
+    "InvalidGoal",
+    "InvalidOption",
+    "NoAnswer",
+    "NotWaiting",
+    "ThreadBusy",
+    "ThreadError",
+    "UnknownThread",
+    "UsageError",
+    "ApprovalAsked",
+    "DecisionMade",
+    "QuestionAsked",
+    "RunEvent",
+    "RunStopped",
+    "ToolCalled",
+    "Run",
+    "CustomerNotFound",
+    "DefinitionError",
+    "ToolArgs",
+    "ToolContext",
+    "ToolDefinition",
+    "ToolRefused",
+    "ToolResult",
+    "ToolUnavailable",
+    "from_langchain",
+    "EvidenceDraft",
+    "FactDraft",
 ]
 
 

@@ -11,14 +11,14 @@ not the whole again, so the stored bytes of a run grow with its steps and not wi
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, NotRequired, TypeVar
 
 from langchain_core.messages import AnyMessage
 from langgraph.channels import DeltaChannel, EphemeralValue
 from langgraph.graph.message import add_messages
 from langgraph.managed import RemainingSteps
 from pydantic import Discriminator, Field, JsonValue, with_config
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from followup_agent.tools.outcome import PLAIN, Fact, FailureKind, Language, OutcomeKind
 
@@ -315,4 +315,3 @@ def facts_of(state: AgentState) -> dict[str, Fact]:
     """Facts about the customer in question; empty when there is none."""
     subjects = state["goal"]["subjects"]
     return state["facts"].get(subjects[0], {}) if len(subjects) == 1 else {}
-

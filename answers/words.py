@@ -48,7 +48,10 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "with": ("{source}（{why}）", "{source} ({why})"),
     # the record of the write
     "task_done": ("跟进任务：{summary}。", "Follow-up task: {summary}."),
-    "task_none": ("跟进任务：本次没有创建跟进任务。", "Follow-up task: none was created in this run."),
+    "task_none": (
+        "跟进任务：本次没有创建跟进任务。",
+        "Follow-up task: none was created in this run.",
+    ),
     "task_rejected": (
         "跟进任务：没有创建，审批未通过。",
         "Follow-up task: none was created, approval was not given.",
@@ -128,7 +131,10 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "ask_window_why": ("时间范围超出可查的范围", "the period is out of range"),
     "ask_what_why": ("目标里没有可以回答的问题", "the goal holds no question that can be answered"),
     "all_asked": ("需要的来源都已查过", "every source that is needed has been asked"),
-    "stop_asking": ("两次回答都无法使用，不再追问", "two answers could not be used: no more questions"),
+    "stop_asking": (
+        "两次回答都无法使用，不再追问",
+        "two answers could not be used: no more questions",
+    ),
     # approval
     "approval_title": (
         "请审批：{tool_name}。同意后才会执行，且只按以下参数执行。",

@@ -1,7 +1,7 @@
 """The commands and their options. What they do is imported when they run."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -59,9 +59,17 @@ def ask(
     home: Home = None,
 ) -> int:
     """Judge a customer, or answer a question; shows each step as it happens."""
-    return _runs().ask(
-        goal, thread=thread, max_steps=max_steps, as_of=as_of, planner=planner, log=log,
-        as_json=as_json, home=home,
+    from followup_agent.cli import runs
+
+    return runs.ask(
+        goal,
+        thread=thread,
+        max_steps=max_steps,
+        as_of=as_of,
+        planner=planner,
+        log=log,
+        as_json=as_json,
+        home=home,
     )
 
 
@@ -74,13 +82,17 @@ def answer(
     home: Home = None,
 ) -> int:
     """Answer the pending question and go on."""
-    return _runs().answer(thread, text, log=log, as_json=as_json, home=home)
+    from followup_agent.cli import runs
+
+    return runs.answer(thread, text, log=log, as_json=as_json, home=home)
 
 
 @app.command()
 def approve(thread: Thread, log: Log = None, as_json: Json = False, home: Home = None) -> int:
     """Approve the pending write, exactly as it was shown."""
-    return _runs().decide(thread, approve=True, reason="", log=log, as_json=as_json, home=home)
+    from followup_agent.cli import runs
+
+    return runs.decide(thread, approve=True, reason="", log=log, as_json=as_json, home=home)
 
 
 @app.command()
@@ -92,19 +104,25 @@ def reject(
     home: Home = None,
 ) -> int:
     """Reject the pending write and go on without it."""
-    return _runs().decide(thread, approve=False, reason=reason, log=log, as_json=as_json, home=home)
+    from followup_agent.cli import runs
+
+    return runs.decide(thread, approve=False, reason=reason, log=log, as_json=as_json, home=home)
 
 
 @app.command()
 def cancel(thread: Thread, log: Log = None, as_json: Json = False, home: Home = None) -> int:
     """Drop the pending question or approval and end the run."""
-    return _runs().cancel(thread, log=log, as_json=as_json, home=home)
+    from followup_agent.cli import runs
+
+    return runs.cancel(thread, log=log, as_json=as_json, home=home)
 
 
 @app.command()
 def show(thread: Thread, as_json: Json = False, home: Home = None) -> int:
     """One run as a timeline: step, reason, call, outcome, new facts, time."""
-    return _runs().show(thread, as_json=as_json, home=home)
+    from followup_agent.cli import runs
+
+    return runs.show(thread, as_json=as_json, home=home)
 
 
 @app.command()
@@ -180,7 +198,9 @@ def data_import(
         Path | None,
         typer.Option("--from", help="Folder of the mapping's files. Default: the mapping's own."),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace data that are there.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace data that are there.")
+    ] = False,
     as_json: Json = False,
     home: Home = None,
 ) -> int:
@@ -196,10 +216,3 @@ def data_import(
     return filling.load(
         files, mapping=mapping, folder=folder, replace=replace, as_json=as_json, home=home
     )
-
-
-def _runs() -> Any:
-    """The commands that run the graph: the only ones that import it."""
-    from followup_agent.cli import runs
-
-    return runs

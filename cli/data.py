@@ -60,9 +60,7 @@ def load(
     return _fill(settings, rows, is_sample=False, replace=replace, as_json=as_json)
 
 
-def _fill(
-    settings: Settings, rows: Rows, *, is_sample: bool, replace: bool, as_json: bool
-) -> int:
+def _fill(settings: Settings, rows: Rows, *, is_sample: bool, replace: bool, as_json: bool) -> int:
     if settings.customers_url is None:
         make_home(settings.home)
     database = CustomerDatabase(settings.customers_database_url)

@@ -35,14 +35,14 @@ def doctor(*, as_json: bool, home: Path | None) -> int:
     checks = [] if settings is None else _checks(settings)
     problems += [check["message"] for check in checks if not check["ok"]]
     if as_json:
-        print_json(
-            {"ok": not problems, "settings": rows, "checks": checks, "problems": problems}
-        )
+        print_json({"ok": not problems, "settings": rows, "checks": checks, "problems": problems})
         return USAGE if problems else OK
     out = console()
     out.print(f"Python {sys.version.split()[0]}")
     for row in rows:
-        out.print(f"{row['name']:<32} {row['value'] if row['value'] is not None else '-':<28} {row['source']}")
+        out.print(
+            f"{row['name']:<32} {row['value'] if row['value'] is not None else '-':<28} {row['source']}"
+        )
     for check in checks:
         out.print(f"{'ok ' if check['ok'] else 'BAD'}  {check['name']}: {check['message']}")
     for problem in problems:
@@ -69,7 +69,9 @@ def _setting(
     variable = f"{PREFIX}{name.upper()}"
     source = "option" if name in given else _source(variable, dotenv)
     value = getattr(settings, name) if settings is not None else os.environ.get(variable)
-    shown = None if value is None else _masked_url(str(value)) if name.endswith("_url") else str(value)
+    shown = (
+        None if value is None else _masked_url(str(value)) if name.endswith("_url") else str(value)
+    )
     return {
         "name": variable,
         "value": shown,

@@ -1,6 +1,7 @@
 """`followup threads` and `followup tools`: lists that need no graph."""
 
 from pathlib import Path
+from typing import Any
 
 from followup_agent.cli.output import console, print_json
 
@@ -53,8 +54,8 @@ def tools(*, as_json: bool) -> int:
         note = "  (write: needs an approval)" if tool.effect == "write" else ""
         out.print(f"{tool.name}{note}", style="bold")
         out.print(f"  {tool.description}")
-        required = tool.input_schema.get("required") or []
-        for name, schema in (tool.input_schema.get("properties") or {}).items():  # type: ignore[union-attr]
-            mark = "" if name in required else "?"  # type: ignore[operator]
-            out.print(f"    {name}{mark}: {schema['description']}")
+        schema: dict[str, Any] = dict(tool.input_schema)
+        for name, inner in schema["properties"].items():
+            mark = "" if name in schema.get("required", ()) else "?"
+            out.print(f"    {name}{mark}: {inner['description']}")
     return 0

@@ -9,9 +9,7 @@ from rich.console import Console
 
 def console(*, to_stderr: bool = False) -> Console:
     """Text for people: coloured on a terminal, plain elsewhere or with NO_COLOR, never wrapped."""
-    return Console(
-        stderr=to_stderr, highlight=False, soft_wrap=True, markup=False, emoji=False
-    )
+    return Console(stderr=to_stderr, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def print_json(document: Any) -> None:

@@ -71,9 +71,7 @@ def decide(
 
 def cancel(thread: str, *, log: str | None, as_json: bool, home: Path | None) -> int:
     """Drop what is pending."""
-    return _drive(
-        lambda agent: agent.astream_cancel(thread), as_json=as_json, log=log, home=home
-    )
+    return _drive(lambda agent: agent.astream_cancel(thread), as_json=as_json, log=log, home=home)
 
 
 def show(thread: str, *, as_json: bool, home: Path | None) -> int:
@@ -178,7 +176,9 @@ def _print_end(out: Console, run: Run) -> None:
         hint = "回答" if zh else "Answer"
         out.print(f"{hint}: followup answer {run.thread_id} TEXT")
     elif run.approval is not None:
-        title = "等待审批，同意后才会执行" if zh else "Waits for approval; it runs only when approved"
+        title = (
+            "等待审批，同意后才会执行" if zh else "Waits for approval; it runs only when approved"
+        )
         out.print(f"{title}: {run.approval['tool_name']}", style="bold")
         for name, value in run.approval["args"].items():
             out.print(f"    {name}: {value}")

@@ -235,9 +235,7 @@ def _with_zone(rows: Iterable[NumberedRow], zone: ZoneInfo) -> Iterator[Numbered
         )
 
 
-def _checked(
-    relations: Mapping[str, Iterable[NumberedRow]], sources: Mapping[str, str]
-) -> Rows:
+def _checked(relations: Mapping[str, Iterable[NumberedRow]], sources: Mapping[str, str]) -> Rows:
     """All rows, typed; CustomerDataError for the first bad one."""
     checked: dict[str, list[Row]] = {}
     for relation in RELATIONS:

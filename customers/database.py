@@ -177,4 +177,3 @@ def _short(error: SQLAlchemyError) -> str:
     """The driver's own words, without SQL and parameters: those may hold customer data."""
     cause = getattr(error, "orig", None) or error
     return str(cause).splitlines()[0][:200] if str(cause) else type(cause).__name__
-

@@ -101,4 +101,3 @@ def _why(database: CustomerDatabase, error: SQLAlchemyError) -> str:
     if "not a database" in reason:
         return f"{database.name} is not a database: move it away or choose another --home"
     return f"{database.name}: {reason}; nothing was changed"
-

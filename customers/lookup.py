@@ -75,7 +75,9 @@ class CustomerResult(ToolResult):
     days_since_signup: int = Field(ge=0)
 
 
-def require_customer(connection: Connection, user_id: str, context: ToolContext) -> dict[str, object]:
+def require_customer(
+    connection: Connection, user_id: str, context: ToolContext
+) -> dict[str, object]:
     """The fields of `CustomerResult`; CustomerNotFound when there is no such customer at `as_of`."""
     row = connection.execute(
         select(customers.c.segment, customers.c.signed_up_at).where(
@@ -98,4 +100,3 @@ def customer_facts(result: CustomerResult) -> Mapping[str, FactDraft]:
         "segment": FactDraft(result.segment, "text"),
         "days_since_signup": FactDraft(result.days_since_signup, "days"),
     }
-

@@ -31,7 +31,18 @@ _STORIES: tuple[tuple[Story, float], ...] = (
 _PRICE = {"enterprise": 4800.0, "business": 680.0, "consumer": 49.0, "seasonal": 320.0}
 _NAMES_ZH = ("晨光", "远山", "云帆", "青禾", "海棠", "北辰", "南风", "明川", "星野", "松果")
 _TRADES_ZH = ("科技", "教育", "物流", "医疗", "餐饮", "文旅", "制造", "零售")
-_NAMES_EN = ("Alder", "Birch", "Cobalt", "Dune", "Ember", "Fjord", "Grove", "Harbor", "Iris", "Juno")
+_NAMES_EN = (
+    "Alder",
+    "Birch",
+    "Cobalt",
+    "Dune",
+    "Ember",
+    "Fjord",
+    "Grove",
+    "Harbor",
+    "Iris",
+    "Juno",
+)
 _TRADES_EN = ("Labs", "Foods", "Travel", "Health", "Logistics", "Retail", "Studio", "Works")
 _TICKETS: tuple[tuple[str, str, str], ...] = (
     ("bug", "无法导出报表", "点击导出后一直转圈，换浏览器也一样。"),
@@ -120,7 +131,8 @@ def make_company(customers: int, seed: int, as_of: datetime) -> Rows:
     stories, weights = zip(*_STORIES, strict=True)
     for number in range(1001, 1001 + max(0, customers - 3)):
         segment = company.rng.choices(SEGMENTS, (2, 4, 3, 1))[0]
-        story = company.rng.choices(stories, weights)[0] if segment != "seasonal" else "seasonal"
+        story: Story = company.rng.choices(stories, weights)[0]
+        story = "seasonal" if segment == "seasonal" else story
         _live(company, f"user_{number}", segment, story)
     return company.rows
 
@@ -150,7 +162,9 @@ def _live(company: _Company, customer_id: str, segment: str, story: Story) -> No
         if rng.random() < 0.6
         else f"{rng.choice(_NAMES_EN)} {rng.choice(_TRADES_EN)}"
     )
-    company.customer(customer_id, name, segment, now - timedelta(days=age, hours=rng.randint(0, 23)))
+    company.customer(
+        customer_id, name, segment, now - timedelta(days=age, hours=rng.randint(0, 23))
+    )
     history = min(age, DAYS_OF_HISTORY)
     gone_for = rng.randint(25, 120) if story == "gone" else 0
     fades_over = rng.randint(20, 60)
@@ -213,4 +227,3 @@ def _bills(
             _PRICE[segment] * rng.choice((1, 1, 1, 2, 3)),
         )
         days_ago += every + rng.randint(-2, 4)
-

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -21,16 +21,19 @@ from followup_agent.tools.runner import ToolRunner
 class RunOptions:
     """What a caller may set for one run. LangGraph's `context`: Studio shows it as a form."""
 
-    max_steps: int = Field(
-        DEFAULT_MAX_STEPS,
-        ge=1,
-        le=MAX_STEPS_CEILING,
-        description="Decisions the run may take before it must conclude.",
-    )
-    as_of: str | None = Field(
-        None, description="Judge as of this ISO 8601 time; nothing later is seen. Default: now."
-    )
-    user: str = Field("user", description="Who asks, and who is recorded as approving.")
+    max_steps: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=MAX_STEPS_CEILING,
+            description="Decisions the run may take before it must conclude.",
+        ),
+    ] = DEFAULT_MAX_STEPS
+    as_of: Annotated[
+        str | None,
+        Field(description="Judge as of this ISO 8601 time; nothing later is seen. Default: now."),
+    ] = None
+    user: Annotated[str, Field(description="Who asks, and who is recorded as approving.")] = "user"
 
 
 class EventLog(Protocol):

@@ -1,15 +1,15 @@
 """Every branch of the run, in one file.
 
-    START           -> intake                     (refuses input with keys nobody reads)
-    planner         -> tool_executor | propose_write | pose_question | synthesizer (finish)
-                       | planner (unusable reply, once) | give_up (planner_failed, no_progress)
-    propose_write   -> await_approval | updater (blocked)
-    await_approval  -> tool_executor | updater (not approved) | give_up (cancelled)
-    ask_user        -> planner | synthesizer (max_steps) | give_up (cancelled)
-    updater         -> planner | synthesizer (max_steps) | give_up (repeated_failures, no_progress,
-                       recursion_limit)
+START           -> intake                     (refuses input with keys nobody reads)
+planner         -> tool_executor | propose_write | pose_question | synthesizer (finish)
+                   | planner (unusable reply, once) | give_up (planner_failed, no_progress)
+propose_write   -> await_approval | updater (blocked)
+await_approval  -> tool_executor | updater (not approved) | give_up (cancelled)
+ask_user        -> planner | synthesizer (max_steps) | give_up (cancelled)
+updater         -> planner | synthesizer (max_steps) | give_up (repeated_failures, no_progress,
+                   recursion_limit)
 
-    intake -> planner, pose_question -> ask_user, tool_executor -> updater always.
+intake -> planner, pose_question -> ask_user, tool_executor -> updater always.
 """
 
 from collections.abc import Mapping

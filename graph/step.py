@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, get_type_hints
 
-from langgraph.runtime import Runtime
 from langgraph.errors import NodeError
+from langgraph.runtime import Runtime
 from langgraph.types import Command, Overwrite
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
@@ -79,7 +79,9 @@ def step(name: str, node: Node, source: ContextSource) -> Callable[..., Awaitabl
     # LangGraph looks at the signature to see what to hand over.
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            inspect.Parameter("state", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=AgentState),
+            inspect.Parameter(
+                "state", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=AgentState
+            ),
             inspect.Parameter(
                 "runtime",
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,

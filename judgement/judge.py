@@ -138,7 +138,11 @@ def advise(
     )
     zh = language == "zh"
     if needs_followup is None:
-        return "先补齐未能核实的数据，再作判断" if zh else "Get the missing data first, then judge again"
+        return (
+            "先补齐未能核实的数据，再作判断"
+            if zh
+            else "Get the missing data first, then judge again"
+        )
     if needs_followup and urgent:
         return (
             "今天安排人工回访，先处理紧急工单并查看工单上下文"
@@ -157,4 +161,8 @@ def advise(
             if zh
             else "A new customer with nothing yet: send the onboarding guide and keep watching"
         )
-    return "继续自动观察，暂不需要人工介入" if zh else "Keep watching automatically; no person is needed"
+    return (
+        "继续自动观察，暂不需要人工介入"
+        if zh
+        else "Keep watching automatically; no person is needed"
+    )

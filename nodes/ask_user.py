@@ -2,10 +2,11 @@
 first line."""
 
 from datetime import datetime
+from typing import NotRequired
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.types import interrupt
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from followup_agent.goals.goal import read_answer
 from followup_agent.graph.context import AgentContext
@@ -29,9 +30,7 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
     """Take the answer, `cancel`, or what a chat client sends, and read it into the goal."""
     answer = interrupt({"type": "question", **state["pending_questions"][0]})
     text = reply_text(answer)
-    context.log.emit(
-        "agent.resumed", decision={"type": "ask_user"}, state={"status": "running"}
-    )
+    context.log.emit("agent.resumed", decision={"type": "ask_user"}, state={"status": "running"})
     if is_cancel(answer):
         return Update(
             status="running",

@@ -2,9 +2,10 @@
 node runs again from the first line."""
 
 from datetime import datetime
+from typing import NotRequired
 
 from langgraph.types import interrupt
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from followup_agent.answers.words import say
 from followup_agent.graph.context import AgentContext

@@ -12,6 +12,7 @@ from followup_agent.goals.goal import read_goal
 from followup_agent.goals.text import clean_goal, language_of
 from followup_agent.goals.times import parse_as_of
 from followup_agent.graph.context import AgentContext
+from followup_agent.service.errors import InvalidGoal
 from followup_agent.state import (
     AgentState,
     Approval,
@@ -26,7 +27,6 @@ from followup_agent.state import (
     Usage,
     Verdict,
 )
-from followup_agent.service.errors import InvalidGoal
 from followup_agent.tools.outcome import Fact, Language
 
 

@@ -1,9 +1,10 @@
 """Decide the next action. Runs no tool."""
 
 import uuid
+from typing import NotRequired
 
 from pydantic import TypeAdapter, ValidationError
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
 from followup_agent.state import AgentState, Decision, RunError
@@ -59,7 +60,10 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
 
 
 def _unusable(state: AgentState, context: AgentContext, kind: str, message: str) -> Update:
-    error: RunError = {"kind": "internal" if kind == "internal" else "invalid_args", "message": message}
+    error: RunError = {
+        "kind": "internal" if kind == "internal" else "invalid_args",
+        "message": message,
+    }
     context.log.emit("agent.plan.failed", error=error, state={"status": state["status"]})
     return Update(
         decision=None,

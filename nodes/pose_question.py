@@ -23,9 +23,7 @@ async def pose_question(state: AgentState, context: AgentContext) -> Update:
     if decision is None or decision["type"] != "ask_user":
         raise TypeError("pose_question follows an ask_user decision")
     count = state["questions_asked"] + 1
-    question = Question(
-        id=f"q{count}", question=decision["question"], reason=decision["reason"]
-    )
+    question = Question(id=f"q{count}", question=decision["question"], reason=decision["reason"])
     context.log.emit(
         "agent.interrupted",
         decision={"type": "ask_user", "reason": decision["reason"]},

@@ -1,7 +1,9 @@
 """Prepare a write for approval: exactly what would be done, and on what grounds. Runs no tool."""
 
+from typing import NotRequired
+
 from langchain_core.messages import AIMessage, AnyMessage
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from followup_agent.answers.words import say
 from followup_agent.graph.context import AgentContext

@@ -1,10 +1,10 @@
 """Interpret what the executor saw, and write it back. The only writer of facts and evidence."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired
 
 from pydantic_core import to_json
-from typing_extensions import NotRequired, TypedDict
+from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
 from followup_agent.state import AgentState, Evidence, Observation, RunError, ToolCallRecord

@@ -60,7 +60,12 @@ class RulePlanner:
         """The next action."""
         if state["unusable_answers"] >= MAX_UNUSABLE_ANSWERS:
             return _finish(state, "stop_asking")
-        return self._question(state) or self._next_source(state) or self._task(state) or _finish(state, "all_asked")
+        return (
+            self._question(state)
+            or self._next_source(state)
+            or self._task(state)
+            or _finish(state, "all_asked")
+        )
 
     def _question(self, state: AgentState) -> Decision | None:
         """What only the user can tell: the customer, the wish, a possible period."""
@@ -146,7 +151,9 @@ class RulePlanner:
                 "priority": level,
                 "due_in_days": DUE_IN_DAYS[level],
             },
-            reason="目标要求创建跟进任务，证据已齐" if zh else "A task is wanted and the evidence is in",
+            reason="目标要求创建跟进任务，证据已齐"
+            if zh
+            else "A task is wanted and the evidence is in",
             expected_outcome=_EXPECTED[WRITE_TOOL][0 if zh else 1],
         )
 

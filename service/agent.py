@@ -3,7 +3,15 @@
 import asyncio
 import sqlite3
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -44,6 +52,7 @@ from followup_agent.service.wiring import (
     make_context,
     open_log,
 )
+from followup_agent.state import AgentInput
 from followup_agent.tools.definition import ToolDefinition
 
 T = TypeVar("T")
@@ -70,9 +79,10 @@ class FollowupAgent:
     @contextmanager
     def open(cls, **options: Any) -> Iterator["FollowupAgent"]:
         """Open for sync use; the same options as `aopen`. Runs on an event loop of its own."""
-        with start_blocking_portal() as portal, portal.wrap_async_context_manager(
-            cls.aopen(**options)
-        ) as agent:
+        with (
+            start_blocking_portal() as portal,
+            portal.wrap_async_context_manager(cls.aopen(**options)) as agent,
+        ):
             agent._portal = portal
             yield agent
 
@@ -150,19 +160,19 @@ class FollowupAgent:
         thread_id: str | None = None,
         max_steps: int | None = None,
         as_of: str | None = None,
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncGenerator[RunEvent]:
         """The same, step by step. A question that is open on the thread is dropped by a new goal."""
         goal = clean_goal(goal)
         thread_id = check_thread_id(str(uuid.uuid4()) if thread_id is None else thread_id)
         options = self._options(max_steps, as_of)
-        async for event in self._run(thread_id, {"user_goal": goal, "messages": []}, options):
+        async for event in self._run(thread_id, {"user_goal": goal}, options):
             yield event
 
     async def aanswer(self, thread_id: str, text: str) -> Run:
         """Answer the pending question and go on; NoAnswer for a blank one."""
         return await _last(self.astream_answer(thread_id, text))
 
-    async def astream_answer(self, thread_id: str, text: str) -> AsyncIterator[RunEvent]:
+    async def astream_answer(self, thread_id: str, text: str) -> AsyncGenerator[RunEvent]:
         """The same, step by step."""
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer("no answer given: the question stays open")
@@ -179,7 +189,7 @@ class FollowupAgent:
 
     async def astream_decision(
         self, thread_id: str, *, approve: bool, reason: str = ""
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncGenerator[RunEvent]:
         """Approve or reject, step by step."""
         decision = {"type": "approve"} if approve else {"type": "reject", "message": reason}
         async for event in self._resume(thread_id, "approval", {"decisions": [decision]}):
@@ -189,7 +199,7 @@ class FollowupAgent:
         """Drop the pending question or approval; the run ends as cancelled."""
         return await _last(self.astream_cancel(thread_id))
 
-    async def astream_cancel(self, thread_id: str) -> AsyncIterator[RunEvent]:
+    async def astream_cancel(self, thread_id: str) -> AsyncGenerator[RunEvent]:
         """The same, step by step."""
         async for event in self._resume(thread_id, None, CANCEL):
             yield event
@@ -230,10 +240,10 @@ class FollowupAgent:
         """Sync form of `astream`."""
         events = self.astream(goal, thread_id=thread_id, max_steps=max_steps, as_of=as_of)
         try:
-            while (event := self._call(lambda: anext(events, None))) is not None:  # type: ignore[arg-type]
+            while (event := self._call(lambda: _next(events))) is not None:
                 yield event
         finally:
-            self._call(events.aclose)  # type: ignore[attr-defined]
+            self._call(events.aclose)
 
     def answer(self, thread_id: str, text: str) -> Run:
         """Sync form of `aanswer`."""
@@ -262,7 +272,8 @@ class FollowupAgent:
     def _call(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._portal is None:
             raise RuntimeError("opened with aopen(): use the methods with a leading 'a'")
-        return self._portal.call(function)
+        result: T = self._portal.call(function)
+        return result
 
     # --- one run, or one leg of it ---
 
@@ -275,13 +286,11 @@ class FollowupAgent:
                 parse_as_of(as_of, self._context.timezone)
             except ValueError as error:
                 raise InvalidOption(str(error)) from error
-        return RunOptions(
-            max_steps=max_steps or default.max_steps, as_of=as_of, user=default.user
-        )
+        return RunOptions(max_steps=max_steps or default.max_steps, as_of=as_of, user=default.user)
 
     async def _resume(
         self, thread_id: str, waits_for: str | None, reply: Any
-    ) -> AsyncIterator[RunEvent]:
+    ) -> AsyncGenerator[RunEvent]:
         snapshot = await self._snapshot(thread_id)
         waiting = Run.from_state(thread_id, snapshot.values).waiting_for
         if not snapshot.interrupts or waiting is None:
@@ -294,7 +303,7 @@ class FollowupAgent:
             yield event
 
     async def _run(
-        self, thread_id: str, graph_input: Mapping[str, Any] | Command[Any], options: RunOptions
+        self, thread_id: str, graph_input: AgentInput | Command[Any], options: RunOptions
     ) -> AsyncIterator[RunEvent]:
         """Drive the graph and yield its events; the last one is the run as it stands."""
         if thread_id in self._busy:
@@ -304,17 +313,19 @@ class FollowupAgent:
         state: Mapping[str, Any] = {}
         try:
             try:
-                async for mode, chunk in self._graph.astream(
-                    graph_input,  # type: ignore[arg-type]  # a partial input, or a Command
+                async for part in self._graph.astream(
+                    graph_input,
                     config,
                     context=options,
                     stream_mode=["updates", "values"],
                     durability="sync",
+                    version="v2",
                 ):
-                    if mode == "values":
-                        state = chunk
+                    if part["type"] == "values":
+                        state = part["data"]
+                    if part["type"] != "updates":
                         continue
-                    for node, update in chunk.items():
+                    for node, update in part["data"].items():
                         for event in events_of(node, update or {}):
                             yield event
             except GraphRecursionError:
@@ -352,6 +363,10 @@ class FollowupAgent:
             "configurable": {"thread_id": thread_id},
             "recursion_limit": recursion_limit(max_steps),
         }
+
+
+async def _next(events: AsyncIterator[RunEvent]) -> RunEvent | None:
+    return await anext(events, None)
 
 
 async def _last(events: AsyncIterator[RunEvent]) -> Run:

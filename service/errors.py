@@ -1,16 +1,16 @@
 """Every error a caller may meet. The messages are for the person who must act.
 
-    FollowupError
-    ├── UsageError                 what was asked for cannot be taken (exit code 2)
-    │   ├── InvalidGoal            empty, too long, control characters, unknown input
-    │   ├── InvalidOption          a thread id, a time or a number that is none
-    │   └── NoAnswer               a blank answer: the question stays open
-    ├── ConfigurationError         settings, home or runs database (exit code 2)
-    │   └── CustomerDataError      the business data: missing, locked, broken, another version
-    └── ThreadError                the thread is not what was thought (exit code 4)
-        ├── ThreadBusy             another run is writing to it now
-        ├── UnknownThread          there is none of this id
-        └── NotWaiting             it waits for nothing, or for something else
+FollowupError
+├── UsageError                 what was asked for cannot be taken (exit code 2)
+│   ├── InvalidGoal            empty, too long, control characters, unknown input
+│   ├── InvalidOption          a thread id, a time or a number that is none
+│   └── NoAnswer               a blank answer: the question stays open
+├── ConfigurationError         settings, home or runs database (exit code 2)
+│   └── CustomerDataError      the business data: missing, locked, broken, another version
+└── ThreadError                the thread is not what was thought (exit code 4)
+    ├── ThreadBusy             another run is writing to it now
+    ├── UnknownThread          there is none of this id
+    └── NotWaiting             it waits for nothing, or for something else
 """
 
 

@@ -46,7 +46,9 @@ def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return mask(value.encode("utf-8", "replace").decode("utf-8"))
     if isinstance(value, Mapping):
-        return {_clean(str(key)): _clean(inner) for key, inner in value.items() if inner is not None}
+        return {
+            _clean(str(key)): _clean(inner) for key, inner in value.items() if inner is not None
+        }
     if isinstance(value, list | tuple | set | frozenset):
         return [_clean(inner) for inner in value]
     if isinstance(value, BaseException):
@@ -100,7 +102,9 @@ class JsonLog:
     def error(self, error_id: str, error: BaseException) -> None:
         """Keep an error's traceback, masked, in `errors.log` under the id that the user was shown."""
         trace = mask("".join(traceback.format_exception(error))[-8000:])
-        entry = f"--- error {error_id} at {self._clock().isoformat()} {self._bound.get({})}\n{trace}"
+        entry = (
+            f"--- error {error_id} at {self._clock().isoformat()} {self._bound.get({})}\n{trace}"
+        )
         try:
             if self._errors is None:
                 sys.stderr.write(entry)
@@ -140,6 +144,4 @@ class LogHandler(logging.Handler):
             message = record.getMessage()
         except Exception:
             message = str(record.msg)
-        self._log.emit(
-            f"log.{record.levelname.lower()}", logger=record.name, message=message
-        )
+        self._log.emit(f"log.{record.levelname.lower()}", logger=record.name, message=message)

@@ -103,8 +103,7 @@ def choose_planner(settings: Settings) -> str:
         return "planner: the built-in rules decide, as asked"
     if settings.planner == "llm" or settings.model_configured:
         raise ConfigurationError(
-            "this version has no model planner yet: use --planner rules "
-            f"(or {PREFIX}PLANNER=rules)"
+            f"this version has no model planner yet: use --planner rules (or {PREFIX}PLANNER=rules)"
         )
     return (
         "planner: the built-in rules decide, because no model is configured "

@@ -1,11 +1,11 @@
 """What a tool is: one declaration, and the errors it may raise.
 
-    ToolError                     why, retryable
-    ├── ToolUnavailable           unavailable, retryable: the backend is down or busy
-    ├── ToolRefused               refused: the backend declined
-    └── CustomerNotFound          not_found: no such customer, which is not "nothing there"
+ToolError                     why, retryable
+├── ToolUnavailable           unavailable, retryable: the backend is down or busy
+├── ToolRefused               refused: the backend declined
+└── CustomerNotFound          not_found: no such customer, which is not "nothing there"
 
-    DefinitionError               a tool that may not be registered, and why
+DefinitionError               a tool that may not be registered, and why
 """
 
 import inspect
@@ -160,11 +160,62 @@ class ToolDefinition:
 # --- what may be registered ---
 
 VERBS = frozenset(
-    "add analyze assign calculate cancel check close compare compute convert count create delete "
-    "describe detect draft estimate export extract fetch find forecast get import inspect list "
-    "load lookup mark measure notify open predict read record remove rename reopen schedule score "
-    "search send set show sort start stop submit summarize translate update validate verify write"
-    "".split()
+    [
+        "add",
+        "analyze",
+        "assign",
+        "calculate",
+        "cancel",
+        "check",
+        "close",
+        "compare",
+        "compute",
+        "convert",
+        "count",
+        "create",
+        "delete",
+        "describe",
+        "detect",
+        "draft",
+        "estimate",
+        "export",
+        "extract",
+        "fetch",
+        "find",
+        "forecast",
+        "get",
+        "import",
+        "inspect",
+        "list",
+        "load",
+        "lookup",
+        "mark",
+        "measure",
+        "notify",
+        "open",
+        "predict",
+        "read",
+        "record",
+        "remove",
+        "rename",
+        "reopen",
+        "schedule",
+        "score",
+        "search",
+        "send",
+        "set",
+        "show",
+        "sort",
+        "start",
+        "stop",
+        "submit",
+        "summarize",
+        "translate",
+        "update",
+        "validate",
+        "verify",
+        "write",
+    ]
 )
 """First words of a tool name. `query`, `call`, `do`, `run` and `execute` are left out on purpose:
 they say nothing of the object (seed document, section 5)."""

@@ -78,13 +78,9 @@ def facts(args: Args, result: Result) -> Mapping[str, FactDraft]:
     """The contract's activity facts."""
     last = result.last_active_at
     return {
-        args.key("login_count"): FactDraft(
-            result.login_count, "logins", args.days
-        ),
-        args.key("active_days"): FactDraft(
-            result.active_days, "days", args.days
-        ),
-        "last_active_at": FactDraft(last and last.isoformat(), "time"),
+        args.key("login_count"): FactDraft(result.login_count, "logins", args.days),
+        args.key("active_days"): FactDraft(result.active_days, "days", args.days),
+        "last_active_at": FactDraft(last.isoformat() if last else None, "time"),
         "days_since_last_active": FactDraft(result.days_since_last_active, "days"),
         **customer_facts(result),
     }
@@ -103,7 +99,9 @@ def evidence(args: Args, result: Result, language: Language) -> Sequence[Evidenc
             else f"最近一次活跃在 {last} 天前"
         )
     else:
-        summary = f"Active on {result.active_days} of {window}, {counted(result.login_count, 'login')}"
+        summary = (
+            f"Active on {result.active_days} of {window}, {counted(result.login_count, 'login')}"
+        )
         since = (
             f"Never active in the {counted(result.days_since_signup, 'day')} since sign-up"
             if last is None

@@ -62,7 +62,9 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
             paid_count += count
             amounts[currency] = round(float(amount), 2)
         last = connection.execute(
-            select(func.max(paid_at, type_=paid_at.type)).where(mine, paid, paid_at <= context.as_of)
+            select(func.max(paid_at, type_=paid_at.type)).where(
+                mine, paid, paid_at <= context.as_of
+            )
         ).scalar()
         return customer | {
             "order_count": order_count,
@@ -84,16 +86,10 @@ def facts(args: Args, result: Result) -> Mapping[str, FactDraft]:
     """The contract's order facts."""
     last = result.last_paid_at
     return {
-        args.key("order_count"): FactDraft(
-            result.order_count, "orders", args.days
-        ),
-        args.key("paid_order_count"): FactDraft(
-            result.paid_order_count, "orders", args.days
-        ),
-        args.key("paid_amount"): FactDraft(
-            result.paid_amount, "amount", args.days
-        ),
-        "last_paid_at": FactDraft(last and last.isoformat(), "time"),
+        args.key("order_count"): FactDraft(result.order_count, "orders", args.days),
+        args.key("paid_order_count"): FactDraft(result.paid_order_count, "orders", args.days),
+        args.key("paid_amount"): FactDraft(result.paid_amount, "amount", args.days),
+        "last_paid_at": FactDraft(last.isoformat() if last else None, "time"),
         "days_since_last_paid": FactDraft(result.days_since_last_paid, "days"),
         **customer_facts(result),
     }

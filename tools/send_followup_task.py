@@ -17,14 +17,18 @@ class Args(CustomerArgs):
     """What the customer team is to do, for whom and by when."""
 
     reason: str = Field(
-        min_length=1, max_length=500, description="Why this customer needs follow-up, in a sentence."
+        min_length=1,
+        max_length=500,
+        description="Why this customer needs follow-up, in a sentence.",
     )
     priority: Literal["high", "medium", "low"] = Field(description="How urgent the follow-up is.")
     due_in_days: int = Field(ge=0, le=90, description="Calendar days until it is due; 0 is today.")
     assignee: str | None = Field(
         None, max_length=100, description="Who is to do it; leave out to use the team's queue."
     )
-    note: str | None = Field(None, max_length=2000, description="Anything the assignee should know.")
+    note: str | None = Field(
+        None, max_length=2000, description="Anything the assignee should know."
+    )
 
 
 class Result(CustomerResult):
