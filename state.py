@@ -268,7 +268,7 @@ class AgentState(TypedDict):
     """'rules', or the model's name."""
     as_of: str
     """ISO 8601, UTC: nothing later is ever seen."""
-    goal: Goal
+    parsed_goal: Goal
 
     status: Status
     stop_reason: StopReason | None
@@ -313,5 +313,5 @@ class AgentState(TypedDict):
 
 def facts_of(state: AgentState) -> dict[str, Fact]:
     """Facts about the customer in question; empty when there is none."""
-    subjects = state["goal"]["subjects"]
+    subjects = state["parsed_goal"]["subjects"]
     return state["facts"].get(subjects[0], {}) if len(subjects) == 1 else {}

@@ -64,7 +64,7 @@ def conclude(state: AgentState, policy: Policy, stop_reason: StopReason) -> Conc
 
 def is_answered(state: AgentState, verdict: Verdict | None) -> bool:
     """Whether what the run has found answers what the user asked."""
-    goal, history = state["goal"], state["tool_history"]
+    goal, history = state["parsed_goal"], state["tool_history"]
     if any(call["failure_kind"] == "outcome_unknown" for call in history):
         return False
     if goal["kind"] == "task":
@@ -84,7 +84,7 @@ def _task_settled(call: ToolCallRecord) -> bool:
 
 
 def _verdict(state: AgentState, policy: Policy) -> Verdict | None:
-    goal = state["goal"]
+    goal = state["parsed_goal"]
     if goal["kind"] not in ("judgement", "task") or len(goal["subjects"]) != 1:
         return None
     return judge(
@@ -100,7 +100,7 @@ def _verdict(state: AgentState, policy: Policy) -> Verdict | None:
 def _compose(
     state: AgentState, verdict: Verdict | None, answered: bool, stop_reason: StopReason
 ) -> str:
-    language, goal = state["language"], state["goal"]
+    language, goal = state["language"], state["parsed_goal"]
     cited = _cited(state, verdict)
     parts = [_headline(state, verdict, answered)]
     if f"stopped_{stop_reason}" in WORDS:
@@ -121,7 +121,7 @@ def _compose(
 
 
 def _headline(state: AgentState, verdict: Verdict | None, answered: bool) -> str:
-    language, goal = state["language"], state["goal"]
+    language, goal = state["language"], state["parsed_goal"]
     if not goal["subjects"]:
         return say(language, "no_subject")
     subject = say(language, "comma").join(goal["subjects"])
@@ -137,7 +137,7 @@ def _headline(state: AgentState, verdict: Verdict | None, answered: bool) -> str
 
 def _direct_answer(state: AgentState) -> str:
     """The answer to an activity, order or ticket question, in a sentence."""
-    language, kind = state["language"], state["goal"]["kind"]
+    language, kind = state["language"], state["parsed_goal"]["kind"]
     source = QUESTION_SOURCE.get(kind)
     said = [item["summary"] for item in state["evidence"] if source in (None, item["source"])]
     if kind == "tickets":
@@ -162,7 +162,7 @@ def _looked_back(history: Sequence[ToolCallRecord]) -> bool:
 
 def _missing(state: AgentState) -> str:
     """The sources that should have been read and were not, each with why."""
-    language, goal, history = state["language"], state["goal"], state["tool_history"]
+    language, goal, history = state["language"], state["parsed_goal"], state["tool_history"]
     if len(goal["subjects"]) != 1:
         return ""
     wanted = [QUESTION_SOURCE[goal["kind"]]] if goal["kind"] in QUESTION_SOURCE else SOURCES
@@ -196,5 +196,5 @@ def _task_line(state: AgentState, verdict: Verdict | None) -> str:
         return say(language, "task_failed", why=say(language, kinds[-1]))
     decision = state["decision"]
     claimed = decision is not None and decision["type"] == "finish" and decision["answer_draft"]
-    wanted = state["goal"]["task"] != "none" or (verdict and verdict["needs_followup"])
+    wanted = state["parsed_goal"]["task"] != "none" or (verdict and verdict["needs_followup"])
     return say(language, "task_none") if wanted or claimed else ""

@@ -27,6 +27,10 @@ def clean_goal(text: object) -> str:
 
     Refused: not text, empty, over `MAX_GOAL_CHARS`, control characters, broken Unicode.
     """
+    if text is None:
+        raise InvalidGoal(
+            'there is no goal: send {"user_goal": "…"}, or {"messages": […]} with a human message last'
+        )
     if not isinstance(text, str):
         raise InvalidGoal(f"the goal must be text, not {type(text).__name__}")
     goal = text.strip()

@@ -23,7 +23,7 @@ def admit(state: AgentState, decision: CallTool, tools: ToolRunner) -> Prepared 
         return refuse(decision, decision["args"], prepared.failure_kind, prepared.message)
     args = prepared.canonical
     subject = prepared.tool.subject_of(args)
-    if subject is not None and subject not in state["goal"]["subjects"]:
+    if subject is not None and subject not in state["parsed_goal"]["subjects"]:
         message = f"the user did not ask about {subject!r}"
         return refuse(decision, args, "out_of_scope", message)
     earlier = answered_before(state["tool_history"], prepared.tool.name, args)

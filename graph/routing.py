@@ -63,13 +63,20 @@ def stop_reason(state: AgentState) -> StopReason | None:
     return None
 
 
+_ALWAYS_THERE = ("facts", "evidence", "tool_history", "remaining_steps")
+
+
 async def after_start(graph_input: Mapping[str, Any]) -> Literal["intake"]:
     """Refuse input with unknown keys: LangGraph would drop them and run on what is left."""
-    known = AgentInput.__annotations__.keys() | AgentState.__annotations__.keys()
+    # The input comes merged with the state. On a new thread that is what channels start with.
+    known = {*AgentInput.__annotations__, *_ALWAYS_THERE}
+    if "run_id" in graph_input:
+        known |= {*AgentState.__annotations__}
     if unknown := sorted(graph_input.keys() - known):
         raise InvalidGoal(
             f"unknown input {', '.join(map(repr, unknown))}: "
-            'send {"user_goal": "…"}, or {"messages": […]} with a human message last'
+            'send {"user_goal": "…"}, or {"messages": […]} with a human message last; '
+            "max_steps and as_of belong in the run's context"
         )
     return "intake"
 

@@ -20,7 +20,7 @@ class Update(TypedDict):
     status: Status
     stop_reason: StopReason | None
     decision: Decision | None
-    goal: NotRequired[Goal]
+    parsed_goal: NotRequired[Goal]
     unusable_answers: NotRequired[int]
     pending_questions: list[Question]
     messages: list[AnyMessage]
@@ -40,14 +40,14 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
             messages=[],
         )
     goal = read_answer(
-        state["goal"], text, context.ids, datetime.fromisoformat(state["as_of"]), context.timezone
+        state["parsed_goal"], text, context.ids, datetime.fromisoformat(state["as_of"]), context.timezone
     )
-    told_nothing = goal == state["goal"]
+    told_nothing = goal == state["parsed_goal"]
     return Update(
         status="running",
         stop_reason=None,
         decision=None,
-        goal=goal,
+        parsed_goal=goal,
         unusable_answers=state["unusable_answers"] + 1 if told_nothing else 0,
         pending_questions=[],
         messages=[HumanMessage(text)] if text else [],

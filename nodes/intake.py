@@ -39,7 +39,7 @@ class Update(TypedDict):
     language: Language
     planner: str
     as_of: str
-    goal: Goal
+    parsed_goal: Goal
     status: Status
     stop_reason: StopReason | None
     current_step: int
@@ -85,7 +85,7 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         language=language_of(user_goal),
         planner=context.planner.name,
         as_of=as_of.isoformat(),
-        goal=read_goal(user_goal, context.ids, as_of, context.timezone),
+        parsed_goal=read_goal(user_goal, context.ids, as_of, context.timezone),
         status="running",
         stop_reason=None,
         current_step=0,

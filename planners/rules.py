@@ -69,7 +69,7 @@ class RulePlanner:
 
     def _question(self, state: AgentState) -> Decision | None:
         """What only the user can tell: the customer, the wish, a possible period."""
-        language, goal = state["language"], state["goal"]
+        language, goal = state["language"], state["parsed_goal"]
         subjects = goal["subjects"]
         if len(subjects) > 1:
             ids = say(language, "comma").join(subjects)
@@ -90,7 +90,7 @@ class RulePlanner:
 
     def _next_source(self, state: AgentState) -> Decision | None:
         """The first source that is needed for this kind of goal and was not asked yet."""
-        goal, subject = state["goal"], state["goal"]["subjects"][0]
+        goal, subject = state["parsed_goal"], state["parsed_goal"]["subjects"][0]
         kind = goal["kind"]
         wanted = [QUESTION_SOURCE[kind]] if kind in QUESTION_SOURCE else SOURCES
         coverage = coverage_of(state["tool_history"], subject)
@@ -100,7 +100,7 @@ class RulePlanner:
         return None
 
     def _look(self, state: AgentState, tool_name: str, subject: str) -> Decision:
-        window, zh = state["goal"]["window"], state["language"] == "zh"
+        window, zh = state["parsed_goal"]["window"], state["language"] == "zh"
         args: dict[str, Any] = {"user_id": subject}
         if tool_name != "get_open_tickets":
             args["days"] = window["days"]
@@ -123,7 +123,7 @@ class RulePlanner:
 
     def _task(self, state: AgentState) -> Decision | None:
         """Propose a follow-up task when one is wanted and none was proposed yet."""
-        goal, language = state["goal"], state["language"]
+        goal, language = state["parsed_goal"], state["language"]
         subject = goal["subjects"][0]
         if goal["task"] == "none" or WRITE_TOOL not in self._tools:
             return None

@@ -8,12 +8,13 @@ be written, or a disk that is full, loses a line and never the run.
 import logging
 import os
 import re
-import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
 from pydantic_core import to_json
@@ -57,7 +58,11 @@ def _clean(value: Any) -> Any:
 
 
 class JsonLog:
-    """An event log on one file, or on stderr. Safe to share between threads and processes."""
+    """An event log on one file, or on stderr. Safe to share between threads and processes.
+
+    Lines are written by a thread of the log's own, in order: a slow disk never holds up an event
+    loop. `close` waits until they are written.
+    """
 
     def __init__(
         self,
@@ -68,14 +73,13 @@ class JsonLog:
         """Append to `path`, made with its folder; stderr when None. OSError when it cannot be."""
         self._clock = clock
         self._bound: ContextVar[Mapping[str, Any]] = ContextVar("followup_log_fields")
-        self._errors = path and path.with_name("errors.log")
-        self._owned = path is not None
-        self._fd: int | None = None
-        if path is None:
-            self._fd = sys.stderr.fileno()
-        else:
+        self._path = path
+        self._queue: SimpleQueue[tuple[Path | None, bytes] | None] = SimpleQueue()
+        if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            path.open("ab").close()
+        self._writer = threading.Thread(target=self._write, daemon=True, name="followup-log")
+        self._writer.start()
 
     def bind(self, fields: Mapping[str, Any]) -> None:
         """Set fields that every later event of this task carries, in its tools' threads too."""
@@ -93,26 +97,15 @@ class JsonLog:
             **self._bound.get({}),
             **fields,
         }
-        try:
-            if self._fd is not None:
-                os.write(self._fd, json_line(record))  # one write a line: O_APPEND keeps it whole
-        except (OSError, ValueError):
-            return
+        self._queue.put((self._path, json_line(record)))
 
     def error(self, error_id: str, error: BaseException) -> None:
         """Keep an error's traceback, masked, in `errors.log` under the id that the user was shown."""
         trace = mask("".join(traceback.format_exception(error))[-8000:])
-        entry = (
-            f"--- error {error_id} at {self._clock().isoformat()} {self._bound.get({})}\n{trace}"
-        )
-        try:
-            if self._errors is None:
-                sys.stderr.write(entry)
-            else:
-                with self._errors.open("a", encoding="utf-8", errors="replace") as file:
-                    file.write(entry)
-        except (OSError, ValueError):
-            return
+        where = {key: value for key, value in self._bound.get({}).items() if key != "userGoal"}
+        entry = f"--- error {error_id} at {self._clock().isoformat()} {where}\n{trace}"
+        path = self._path and self._path.with_name("errors.log")
+        self._queue.put((path, entry.encode("utf-8", "replace")))
 
     def attach(self) -> Callable[[], None]:
         """Take in what tools log with Python's `logging`; returns a function that ends it."""
@@ -121,11 +114,24 @@ class JsonLog:
         root.addHandler(handler)
         return lambda: root.removeHandler(handler)
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._owned and self._fd is not None:
-            os.close(self._fd)
-        self._fd = None
+    def close(self, timeout_s: float = 5.0) -> None:
+        """Write what is still queued and stop."""
+        self._queue.put(None)
+        self._writer.join(timeout_s)
+
+    def _write(self) -> None:
+        files: dict[Path | None, int] = {None: 2}
+        while (entry := self._queue.get()) is not None:
+            path, line = entry
+            try:
+                if path not in files and path is not None:
+                    files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                os.write(files[path], line)  # one write a line: O_APPEND keeps it whole
+            except OSError:
+                continue  # a full disk loses lines, never a run
+        for path, descriptor in files.items():
+            if path is not None:
+                os.close(descriptor)
 
 
 class LogHandler(logging.Handler):
