@@ -184,6 +184,35 @@ class Approval(TypedDict):
 
 
 @with_config(PLAIN)
+class Approved(TypedDict):
+    """A person's agreement to the one write that may run next."""
+
+    digest: str
+    """Of what was shown: a call with another digest does not run."""
+    by: str
+
+
+@with_config(PLAIN)
+class Counters(TypedDict):
+    """What is counted over the whole run, resumes included, to end it in time."""
+
+    failures_in_a_row: int
+    """Failed tool calls since the last that answered."""
+    invalid_decisions: int
+    """Unusable planner replies in a row."""
+    repeated_calls: int
+    """Calls that had been answered before."""
+    questions: int
+    unusable_answers: int
+    """Answers in a row that told nothing new."""
+
+
+NO_COUNTS = Counters(
+    failures_in_a_row=0, invalid_decisions=0, repeated_calls=0, questions=0, unusable_answers=0
+)
+
+
+@with_config(PLAIN)
 class Reason(TypedDict):
     """One reason of a verdict, tied to its evidence."""
 
@@ -275,14 +304,7 @@ class AgentState(TypedDict):
     current_step: int
     """Decisions taken so far in this run, over all resumes."""
     max_steps: int
-    failures_in_a_row: int
-    invalid_decisions: int
-    """Unusable planner replies in a row."""
-    repeated_calls: int
-    """Calls that had been answered before."""
-    questions_asked: int
-    unusable_answers: int
-    """Answers in a row that told nothing new."""
+    counters: Counters
 
     decision: Decision | None
     needs_approval: bool
@@ -296,9 +318,8 @@ class AgentState(TypedDict):
     pending_questions: list[Question]
     approval: Approval | None
     """Set while a write waits for a person."""
-    approved_digest: str | None
-    """Digest of the one write that may run next; used up by running it."""
-    approved_by: str | None
+    approved: Approved | None
+    """Used up by running the write."""
 
     verdict: Verdict | None
     final_answer: str | None

@@ -13,8 +13,9 @@ _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 def normal_form(text: str) -> str:
     """Full-width letters, digits and signs as their plain forms; nothing invisible; one space."""
     plain = unicodedata.normalize("NFKC", text)
-    visible = "".join(c for c in plain if unicodedata.category(c) != "Cf")
-    return re.sub(r"\s+", " ", visible).strip()
+    if not plain.isprintable():
+        plain = "".join(c for c in plain if unicodedata.category(c) != "Cf")
+    return " ".join(plain.split())
 
 
 def language_of(text: str) -> Language:
@@ -47,7 +48,7 @@ def clean_goal(text: object) -> str:
             else f"the goal has {len(goal):,} characters, at most {MAX_GOAL_CHARS:,} are taken: "
             "ask in a sentence or two"
         )
-    for position, char in enumerate(goal):
+    for position, char in enumerate("" if goal.isprintable() else goal):
         category = unicodedata.category(char)
         if (category == "Cc" and char not in "\n\r\t") or category == "Cs":
             raise InvalidGoal(

@@ -7,7 +7,14 @@ from langgraph.types import Checkpointer
 from followup_agent.goals.limits import MAX_STEPS_CEILING
 from followup_agent.graph import routing
 from followup_agent.graph.context import AgentContext, ContextFactory, RunOptions
-from followup_agent.graph.step import ContextSource, on_error, step
+from followup_agent.graph.step import (
+    ContextSource,
+    Node,
+    Router,
+    destinations,
+    on_error,
+    step,
+)
 from followup_agent.nodes.ask_user import ask_user
 from followup_agent.nodes.await_approval import await_approval
 from followup_agent.nodes.give_up import give_up
@@ -22,17 +29,18 @@ from followup_agent.state import AgentInput, AgentState
 
 Graph = CompiledStateGraph[AgentState, RunOptions, AgentInput, AgentState]
 
-NODES = (
-    intake,
-    planner,
-    pose_question,
-    ask_user,
-    propose_write,
-    await_approval,
-    tool_executor,
-    updater,
-    synthesizer,
-    give_up,
+PICTURE: tuple[tuple[Node, str | Router], ...] = (
+    # node, and where the run goes after it
+    (intake, "planner"),
+    (planner, routing.after_planner),
+    (pose_question, "ask_user"),
+    (ask_user, routing.after_ask_user),
+    (propose_write, routing.after_propose_write),
+    (await_approval, routing.after_approval),
+    (tool_executor, "updater"),
+    (updater, routing.after_updater),
+    (synthesizer, END),
+    (give_up, END),
 )
 
 
@@ -49,20 +57,14 @@ def build_graph(
         AgentState, context_schema=RunOptions, input_schema=AgentInput, output_schema=AgentState
     )
     builder.set_node_defaults(error_handler=on_error(source))
-    for node in NODES:
-        builder.add_node(node.__name__, step(node.__name__, node, source))
-
     builder.add_conditional_edges(START, routing.after_start)
-    builder.add_edge("intake", "planner")
-    builder.add_conditional_edges("planner", routing.after_planner)
-    builder.add_edge("pose_question", "ask_user")
-    builder.add_conditional_edges("ask_user", routing.after_ask_user)
-    builder.add_conditional_edges("propose_write", routing.after_propose_write)
-    builder.add_conditional_edges("await_approval", routing.after_approval)
-    builder.add_edge("tool_executor", "updater")
-    builder.add_conditional_edges("updater", routing.after_updater)
-    builder.add_edge("synthesizer", END)
-    builder.add_edge("give_up", END)
-
+    for node, then in PICTURE:
+        if isinstance(then, str):
+            builder.add_node(node.__name__, step(node, source))
+            builder.add_edge(node.__name__, then)
+        else:
+            # A conditional edge, taken by the step itself: see docs/design/routing.md.
+            ends = destinations(then)
+            builder.add_node(node.__name__, step(node, source, then), destinations=ends)
     graph = builder.compile(checkpointer=checkpointer, name="followup")
     return graph.with_config(recursion_limit=routing.recursion_limit(MAX_STEPS_CEILING))

@@ -1,4 +1,4 @@
-"""Every branch of the run, in one file.
+"""Every branch of the run, in one file, as pure functions of the state.
 
 START           -> intake                     (refuses input with keys nobody reads)
 planner         -> tool_executor | propose_write | pose_question | synthesizer (finish)
@@ -39,20 +39,20 @@ def recursion_limit(max_steps: int) -> int:
 
 def stop_reason(state: AgentState) -> StopReason | None:
     """Why this run must end now, or None. The one place that decides it."""
-    error = state["last_error"]
+    error, counters = state["last_error"], state["counters"]
     if state["stop_reason"] == "cancelled":
         return "cancelled"
     if state["stop_reason"] == "internal" and error is not None:
         return "internal"
-    if state["invalid_decisions"] >= MAX_INVALID_DECISIONS:
+    if counters["invalid_decisions"] >= MAX_INVALID_DECISIONS:
         return "planner_failed"
-    if state["failures_in_a_row"] >= MAX_FAILURES_IN_A_ROW:
+    if counters["failures_in_a_row"] >= MAX_FAILURES_IN_A_ROW:
         return "repeated_failures"
-    if state["repeated_calls"] >= MAX_REPEATED_CALLS:
+    if counters["repeated_calls"] >= MAX_REPEATED_CALLS:
         return "no_progress"
     decision = state["decision"]
     asks = decision is not None and decision["type"] == "ask_user"
-    if asks and state["questions_asked"] >= MAX_QUESTIONS:
+    if asks and counters["questions"] >= MAX_QUESTIONS:
         return "no_progress"
     if decision is not None and decision["type"] == "finish":
         return "finish"
@@ -81,7 +81,7 @@ async def after_start(graph_input: Mapping[str, Any]) -> Literal["intake"]:
     return "intake"
 
 
-async def after_planner(
+def after_planner(
     state: AgentState,
 ) -> Literal[
     "tool_executor", "propose_write", "pose_question", "synthesizer", "planner", "give_up"
@@ -100,24 +100,24 @@ async def after_planner(
     return "propose_write" if state["needs_approval"] else "tool_executor"
 
 
-async def after_propose_write(state: AgentState) -> Literal["await_approval", "updater"]:
+def after_propose_write(state: AgentState) -> Literal["await_approval", "updater"]:
     """Wait for a person, unless the write was blocked outright."""
     return "await_approval" if state["approval"] is not None else "updater"
 
 
-async def after_approval(state: AgentState) -> Literal["tool_executor", "updater", "give_up"]:
+def after_approval(state: AgentState) -> Literal["tool_executor", "updater", "give_up"]:
     """Run the write only when it was approved."""
     if stop_reason(state) == "cancelled":
         return "give_up"
-    return "tool_executor" if state["approved_digest"] is not None else "updater"
+    return "tool_executor" if state["approved"] is not None else "updater"
 
 
-async def after_ask_user(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
+def after_ask_user(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
     """Plan on with the answer, if there is a step left."""
     return _go_on(state)
 
 
-async def after_updater(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
+def after_updater(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
     """Give up on repeated failure or standstill, conclude at the step limit, else plan again."""
     return _go_on(state)
 

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import wraps
-from typing import Any, get_type_hints
+from typing import Any, Protocol, get_args, get_type_hints
 
 from langgraph.errors import NodeError
 from langgraph.runtime import Runtime
@@ -21,7 +21,18 @@ from followup_agent.graph.context import AgentContext, ContextFactory, RunOption
 from followup_agent.state import AgentState
 from followup_agent.tools.definition import explain
 
-Node = Callable[[AgentState, AgentContext], Awaitable[Mapping[str, Any]]]
+
+class Node(Protocol):
+    """One node: an update from the state and the dependencies."""
+
+    __name__: str
+
+    def __call__(self, state: AgentState, context: AgentContext, /) -> Awaitable[Mapping[str, Any]]:
+        """Return the node's `Update`."""
+
+
+Router = Callable[[AgentState], str]
+"""Names the next node; a pure function of the state, typed with the names it may return."""
 
 
 class InvalidUpdate(TypeError):
@@ -33,48 +44,61 @@ class ContextSource:
 
     def __init__(self, context: AgentContext | ContextFactory) -> None:
         """Take the context itself, or a function that makes it at the first step."""
-        self._ready = context if isinstance(context, AgentContext) else None
+        self.ready = context if isinstance(context, AgentContext) else None
         self._factory = None if isinstance(context, AgentContext) else context
 
     async def get(self) -> AgentContext:
         """The context; the error of the factory when it cannot be made."""
-        if self._ready is None and self._factory is not None:
-            self._ready = await asyncio.to_thread(self._factory)
-        assert self._ready is not None  # noqa: S101 - for the type checker
-        return self._ready
+        if self.ready is None and self._factory is not None:
+            self.ready = await asyncio.to_thread(self._factory)
+        assert self.ready is not None  # noqa: S101 - for the type checker
+        return self.ready
 
 
 def checker(name: str, update_type: Any) -> Callable[[Mapping[str, Any]], None]:
     """A function that raises InvalidUpdate for what is not an `update_type`."""
     strict = with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
-    adapter: TypeAdapter[Any] = TypeAdapter(strict(update_type))
+    validate = TypeAdapter(strict(update_type)).validator.validate_python
 
     def check(update: Mapping[str, Any]) -> None:
-        plain = {
-            key: value.value if isinstance(value, Overwrite) else value
-            for key, value in update.items()
-        }
+        if any(type(value) is Overwrite for value in update.values()):
+            update = {k: v.value if type(v) is Overwrite else v for k, v in update.items()}
         try:
-            adapter.validate_python(plain)
+            validate(update)
         except ValidationError as error:
             raise InvalidUpdate(f"node {name!r} wrote what it may not: {explain(error)}") from error
 
     return check
 
 
-def step(name: str, node: Node, source: ContextSource) -> Callable[..., Awaitable[Any]]:
-    """The node as LangGraph calls it."""
-    check = checker(name, get_type_hints(node)["return"])
+def destinations(router: Router) -> tuple[str, ...]:
+    """The nodes a router may name: what LangGraph draws."""
+    names: tuple[str, ...] = get_args(get_type_hints(router)["return"])
+    return names
+
+
+def step(
+    node: Node, source: ContextSource, router: Router | None = None
+) -> Callable[..., Awaitable[Any]]:
+    """The node as LangGraph calls it; with a router, followed by the conditional edge it takes.
+
+    Routers read what the node has just written. They look at no channel with a reducer.
+    """
+    check = checker(node.__name__, get_type_hints(node)["return"])
 
     @wraps(node)
-    async def run(state: AgentState, runtime: Runtime[RunOptions]) -> Mapping[str, Any]:
-        context = await source.get()
+    async def run(
+        state: AgentState, runtime: Runtime[RunOptions]
+    ) -> Mapping[str, Any] | Command[Any]:
+        context = source.ready or await source.get()
         if runtime.context is not None:
             context = replace(context, options=runtime.context)
         context.log.bind(log_fields(state))
         update = await node(state, context)
         check(update)
-        return update
+        if router is None:
+            return update
+        return Command(update=update, goto=router({**state, **update}))  # type: ignore[typeddict-item]
 
     # LangGraph looks at the signature to see what to hand over.
     run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

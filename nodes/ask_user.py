@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from followup_agent.goals.goal import read_answer
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.replies import is_cancel, reply_text
-from followup_agent.state import AgentState, Decision, Goal, Question, Status, StopReason
+from followup_agent.state import AgentState, Counters, Decision, Goal, Question, Status, StopReason
 
 
 class Update(TypedDict):
@@ -21,7 +21,7 @@ class Update(TypedDict):
     stop_reason: StopReason | None
     decision: Decision | None
     parsed_goal: NotRequired[Goal]
-    unusable_answers: NotRequired[int]
+    counters: NotRequired[Counters]
     pending_questions: list[Question]
     messages: list[AnyMessage]
 
@@ -40,15 +40,20 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
             messages=[],
         )
     goal = read_answer(
-        state["parsed_goal"], text, context.ids, datetime.fromisoformat(state["as_of"]), context.timezone
+        state["parsed_goal"],
+        text,
+        context.ids,
+        datetime.fromisoformat(state["as_of"]),
+        context.timezone,
     )
-    told_nothing = goal == state["parsed_goal"]
+    counters = state["counters"]
+    unusable = counters["unusable_answers"] + 1 if goal == state["parsed_goal"] else 0
     return Update(
         status="running",
         stop_reason=None,
         decision=None,
         parsed_goal=goal,
-        unusable_answers=state["unusable_answers"] + 1 if told_nothing else 0,
+        counters={**counters, "unusable_answers": unusable},
         pending_questions=[],
         messages=[HumanMessage(text)] if text else [],
     )

@@ -11,15 +11,14 @@ from followup_agent.answers.words import say
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.gate import refuse
 from followup_agent.graph.replies import is_approval, is_cancel, reply_text
-from followup_agent.state import AgentState, Approval, Observation, Status, StopReason
+from followup_agent.state import AgentState, Approval, Approved, Observation, Status, StopReason
 
 
 class Update(TypedDict):
     """What this node writes."""
 
     approval: Approval | None
-    approved_digest: str | None
-    approved_by: NotRequired[str]
+    approved: Approved | None
     observation: NotRequired[Observation]
     status: Status
     stop_reason: StopReason | None
@@ -42,8 +41,7 @@ async def await_approval(state: AgentState, context: AgentContext) -> Update:
     if approved:
         return Update(
             approval=None,
-            approved_digest=approval["digest"],
-            approved_by=context.options.user,
+            approved=Approved(digest=approval["digest"], by=context.options.user),
             status="running",
             stop_reason=None,
         )
@@ -60,7 +58,7 @@ async def await_approval(state: AgentState, context: AgentContext) -> Update:
     )
     return Update(
         approval=None,
-        approved_digest=None,
+        approved=None,
         observation=refuse(decision, approval["args"], "not_approved", message),
         status="running",
         stop_reason="cancelled" if is_cancel(reply) else None,

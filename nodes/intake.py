@@ -14,8 +14,11 @@ from followup_agent.goals.times import parse_as_of
 from followup_agent.graph.context import AgentContext
 from followup_agent.service.errors import InvalidGoal
 from followup_agent.state import (
+    NO_COUNTS,
     AgentState,
     Approval,
+    Approved,
+    Counters,
     Decision,
     Evidence,
     Goal,
@@ -44,11 +47,7 @@ class Update(TypedDict):
     stop_reason: StopReason | None
     current_step: int
     max_steps: int
-    failures_in_a_row: int
-    invalid_decisions: int
-    repeated_calls: int
-    questions_asked: int
-    unusable_answers: int
+    counters: Counters
     decision: Decision | None
     needs_approval: bool
     facts: dict[str, dict[str, Fact]]
@@ -56,8 +55,7 @@ class Update(TypedDict):
     tool_history: list[ToolCallRecord]
     pending_questions: list[Question]
     approval: Approval | None
-    approved_digest: str | None
-    approved_by: str | None
+    approved: Approved | None
     verdict: Verdict | None
     final_answer: str | None
     last_error: RunError | None
@@ -90,11 +88,7 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         stop_reason=None,
         current_step=0,
         max_steps=context.options.max_steps,
-        failures_in_a_row=0,
-        invalid_decisions=0,
-        repeated_calls=0,
-        questions_asked=0,
-        unusable_answers=0,
+        counters=NO_COUNTS,
         decision=None,
         needs_approval=False,
         facts=Overwrite({}),  # type: ignore[typeddict-item]  # replaces what has grown
@@ -102,8 +96,7 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         tool_history=Overwrite([]),  # type: ignore[typeddict-item]
         pending_questions=[],
         approval=None,
-        approved_digest=None,
-        approved_by=None,
+        approved=None,
         verdict=None,
         final_answer=None,
         last_error=None,

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
-from followup_agent.state import AgentState, Decision, RunError
+from followup_agent.state import AgentState, Counters, Decision, RunError
 from followup_agent.tools.definition import explain
 
 _DECISION: TypeAdapter[Decision] = TypeAdapter(Decision)
@@ -19,7 +19,7 @@ class Update(TypedDict):
     decision: Decision | None
     needs_approval: bool
     current_step: int
-    invalid_decisions: int
+    counters: Counters
     last_error: NotRequired[RunError]
 
 
@@ -55,7 +55,7 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
         decision=decision,
         needs_approval=tool_name is not None and context.tools.registry.is_write(tool_name),
         current_step=step,
-        invalid_decisions=0,
+        counters={**state["counters"], "invalid_decisions": 0},
     )
 
 
@@ -65,10 +65,11 @@ def _unusable(state: AgentState, context: AgentContext, kind: str, message: str)
         "message": message,
     }
     context.log.emit("agent.plan.failed", error=error, state={"status": state["status"]})
+    counters = state["counters"]
     return Update(
         decision=None,
         needs_approval=False,
         current_step=state["current_step"] + 1,
-        invalid_decisions=state["invalid_decisions"] + 1,
+        counters={**counters, "invalid_decisions": counters["invalid_decisions"] + 1},
         last_error=error,
     )

@@ -4,7 +4,7 @@ from langchain_core.messages import AIMessage, AnyMessage
 from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
-from followup_agent.state import AgentState, Question, Status, StopReason
+from followup_agent.state import AgentState, Counters, Question, Status, StopReason
 
 
 class Update(TypedDict):
@@ -13,7 +13,7 @@ class Update(TypedDict):
     status: Status
     stop_reason: StopReason
     pending_questions: list[Question]
-    questions_asked: int
+    counters: Counters
     messages: list[AnyMessage]
 
 
@@ -22,7 +22,7 @@ async def pose_question(state: AgentState, context: AgentContext) -> Update:
     decision = state["decision"]
     if decision is None or decision["type"] != "ask_user":
         raise TypeError("pose_question follows an ask_user decision")
-    count = state["questions_asked"] + 1
+    count = state["counters"]["questions"] + 1
     question = Question(id=f"q{count}", question=decision["question"], reason=decision["reason"])
     context.log.emit(
         "agent.interrupted",
@@ -33,6 +33,6 @@ async def pose_question(state: AgentState, context: AgentContext) -> Update:
         status="needs_input",
         stop_reason="ask_user",
         pending_questions=[question],
-        questions_asked=count,
+        counters={**state["counters"], "questions": count},
         messages=[AIMessage(decision["question"])],
     )

@@ -16,7 +16,7 @@ class Update(TypedDict):
     """What this node writes: an approval to wait for, or an observation of why there is none."""
 
     approval: Approval | None
-    approved_digest: None
+    approved: None
     observation: NotRequired[Observation]
     status: Status
     stop_reason: StopReason | None
@@ -32,7 +32,7 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
     if not isinstance(call, Prepared):
         return Update(
             approval=None,
-            approved_digest=None,
+            approved=None,
             observation=call,
             status="running",
             stop_reason=None,
@@ -56,7 +56,7 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
     title = say(state["language"], "approval_title", tool_name=call.tool.name)
     return Update(
         approval=approval,
-        approved_digest=None,
+        approved=None,
         status="needs_input",
         stop_reason="approval",
         messages=[AIMessage(title)],

@@ -1,12 +1,13 @@
 """Run the tool that was decided on. Interprets nothing."""
 
+import hashlib
 from datetime import datetime
 
 from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.gate import admit, digest, refuse
-from followup_agent.state import AgentState, Observation
+from followup_agent.state import AgentState, Approved, Observation
 from followup_agent.tools.definition import ToolContext
 from followup_agent.tools.outcome import Failed
 from followup_agent.tools.runner import Prepared
@@ -16,7 +17,7 @@ class Update(TypedDict):
     """What this node writes."""
 
     observation: Observation
-    approved_digest: None
+    approved: None
 
 
 async def tool_executor(state: AgentState, context: AgentContext) -> Update:
@@ -26,13 +27,14 @@ async def tool_executor(state: AgentState, context: AgentContext) -> Update:
         raise TypeError("tool_executor follows a tool decision")
     call = admit(state, decision, context.tools)
     if not isinstance(call, Prepared):
-        return Update(observation=call, approved_digest=None)
+        return Update(observation=call, approved=None)
     approved = None
     if call.tool.effect == "write":
-        approved = digest(call.tool.name, call.canonical, state["evidence"], context.policy.version)
-        if approved != state["approved_digest"]:
+        approved = state["approved"]
+        wanted = digest(call.tool.name, call.canonical, state["evidence"], context.policy.version)
+        if approved is None or approved["digest"] != wanted:
             blocked = refuse(decision, call.canonical, "not_approved", "nobody approved this call")
-            return Update(observation=blocked, approved_digest=None)
+            return Update(observation=blocked, approved=None)
     run = await context.tools.run(call, _tool_context(state, context, approved))
     outcome = run.outcome
     failed = isinstance(outcome, Failed)
@@ -61,10 +63,12 @@ async def tool_executor(state: AgentState, context: AgentContext) -> Update:
         else None,
         state={"status": state["status"]},
     )
-    return Update(observation=observation, approved_digest=None)
+    return Update(observation=observation, approved=None)
 
 
-def _tool_context(state: AgentState, context: AgentContext, approved: str | None) -> ToolContext:
+def _tool_context(
+    state: AgentState, context: AgentContext, approved: Approved | None
+) -> ToolContext:
     return ToolContext(
         as_of=datetime.fromisoformat(state["as_of"]),
         timezone=context.timezone,
@@ -72,8 +76,12 @@ def _tool_context(state: AgentState, context: AgentContext, approved: str | None
         customers=context.customers,
         thread_id=state["session_id"],
         run_id=state["run_id"],
-        # One key for one approved action of one run, so that a repeated attempt writes nothing new.
-        idempotency_key=approved and f"{approved[:32]}{state['run_id'].replace('-', '')[:16]}",
-        approved_by=state["approved_by"] if approved else None,
+        idempotency_key=approved and _key(approved["digest"], state["run_id"]),
+        approved_by=approved and approved["by"],
         evidence_ids=tuple(item["id"] for item in state["evidence"]),
     )
+
+
+def _key(digest_of_call: str, run_id: str) -> str:
+    """One key for one approved action of one run: a repeated attempt writes nothing new."""
+    return hashlib.sha256(f"{run_id} {digest_of_call}".encode()).hexdigest()

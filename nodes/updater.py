@@ -7,7 +7,14 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
-from followup_agent.state import AgentState, Evidence, Observation, RunError, ToolCallRecord
+from followup_agent.state import (
+    AgentState,
+    Counters,
+    Evidence,
+    Observation,
+    RunError,
+    ToolCallRecord,
+)
 from followup_agent.tools.definition import ToolDefinition
 from followup_agent.tools.outcome import Fact
 
@@ -21,8 +28,7 @@ class Update(TypedDict):
     tool_history: list[ToolCallRecord]
     facts: NotRequired[dict[str, dict[str, Fact]]]
     evidence: NotRequired[list[Evidence]]
-    failures_in_a_row: int
-    repeated_calls: int
+    counters: Counters
     last_error: NotRequired[RunError]
 
 
@@ -30,17 +36,17 @@ async def updater(state: AgentState, context: AgentContext) -> Update:
     """Turn the observation into one record, and, when the tool answered, facts and evidence."""
     seen = state["observation"]
     call_id = f"c{len(state['tool_history']) + 1}"
-    repeated = state["repeated_calls"] + (seen["repeat_of"] is not None)
-    failures = state["failures_in_a_row"]
+    counters = state["counters"]
+    if seen["repeat_of"] is not None:
+        counters = {**counters, "repeated_calls": counters["repeated_calls"] + 1}
     if seen["outcome"] == "failed" or seen["result"] is None:
         if seen["failure_kind"] is not None and seen["attempts"] == 0:
             _log_refusal(context, seen)
         if seen["failure_kind"] is not None and seen["failure_kind"] not in NOT_TECHNICAL:
-            failures += 1
+            counters = {**counters, "failures_in_a_row": counters["failures_in_a_row"] + 1}
         update = Update(
             tool_history=[_record(state, call_id, seen, seen["message"])],
-            failures_in_a_row=failures,
-            repeated_calls=repeated,
+            counters=counters,
         )
         if seen["failure_kind"] is not None:
             update["last_error"] = {"kind": seen["failure_kind"], "message": seen["message"]}
@@ -54,8 +60,7 @@ async def updater(state: AgentState, context: AgentContext) -> Update:
         tool_history=[_record(state, call_id, seen, "; ".join(e["summary"] for e in evidence))],
         facts={subject: facts} if subject and facts else {},
         evidence=evidence,
-        failures_in_a_row=0,
-        repeated_calls=repeated,
+        counters={**counters, "failures_in_a_row": 0},
     )
 
 

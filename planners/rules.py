@@ -58,7 +58,7 @@ class RulePlanner:
 
     async def decide(self, state: AgentState) -> Mapping[str, Any]:
         """The next action."""
-        if state["unusable_answers"] >= MAX_UNUSABLE_ANSWERS:
+        if state["counters"]["unusable_answers"] >= MAX_UNUSABLE_ANSWERS:
             return _finish(state, "stop_asking")
         return (
             self._question(state)

@@ -139,17 +139,22 @@ class ToolDefinition:
         """Whether `run` wants the `ToolContext` as its second argument."""
         return len(inspect.signature(self.run).parameters) > 1
 
+    @cached_property
+    def is_async(self) -> bool:
+        """Whether `run` is a coroutine function; a sync one gets a thread of its own."""
+        return inspect.iscoroutinefunction(self.run)
+
     def parse_args(self, raw: Mapping[str, Any]) -> BaseModel:
         """Validate raw arguments; ValidationError when they do not fit."""
-        return self.args.model_validate(dict(raw))
+        return self.args.model_validate(raw)
 
     def canonical_args(self, args: BaseModel) -> dict[str, JsonValue]:
         """The one JSON form of these arguments: what is compared, shown, approved and stored.
 
         `{"days": 7}` and `{"days": "7"}` come to the same.
         """
-        plain = args.model_dump(mode="json")
-        return {name: value for name, value in plain.items() if value is not None}
+        plain: dict[str, JsonValue] = args.model_dump(mode="json", exclude_none=True)
+        return plain
 
     def subject_of(self, args: Mapping[str, Any]) -> str | None:
         """The customer these arguments are about."""

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,7 +97,8 @@ class ToolRunner:
     ) -> tuple[Outcome, bool]:
         """One try: its outcome, and whether another may be made."""
         try:
-            raw = await self._in_time(self._call(tool, args, context), tool.timeout_s)
+            async with asyncio.timeout(tool.timeout_s):
+                raw = await self._call(tool, args, context)
             result = tool.result.model_validate(raw)
             plain = result.model_dump(mode="json")
             if len(result.model_dump_json()) > MAX_RESULT_BYTES:
@@ -120,32 +121,12 @@ class ToolRunner:
             self._report(error_id, error)
             return Failed("internal", f"{tool.name} failed (error {error_id}, see the log)"), False
 
-    async def _in_time(self, call: Coroutine[Any, Any, object], timeout_s: float) -> object:
-        """Return on time even from a coroutine that will not be cancelled: it is left behind."""
-        task = asyncio.create_task(call)
-        try:
-            done, _ = await asyncio.wait({task}, timeout=timeout_s)
-        except asyncio.CancelledError:
-            task.cancel()
-            raise
-        if not done:
-            task.cancel()
-            task.add_done_callback(_forget)
-            raise TimeoutError
-        return task.result()
-
     async def _call(self, tool: ToolDefinition, args: BaseModel, context: ToolContext) -> object:
         def run() -> object:
             return tool.run(args, context) if tool.takes_context else tool.run(args)
 
-        if inspect.iscoroutinefunction(tool.run):
+        if tool.is_async:
             return await run()  # type: ignore[misc]  # a coroutine, as just asked
         threads = self._threads.setdefault(tool.name, Threads(self._max_threads))
         answer = await threads.call(run)
         return await answer if inspect.isawaitable(answer) else answer
-
-
-def _forget(task: "asyncio.Task[object]") -> None:
-    """Take the late error of an abandoned call, so that asyncio does not complain of it."""
-    if not task.cancelled():
-        task.exception()
