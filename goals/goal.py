@@ -72,10 +72,11 @@ def read_goal(text: str, ids: IdPattern, as_of: datetime, zone: tzinfo) -> Goal:
     """What the user's words ask for; `kind` is 'unclear' when no known question is in them."""
     normal = normal_form(text)
     words = ids.blank(normal)
+    subjects = ids.find(normal)
     task = _task_wish(words)
     return Goal(
-        kind=_kind(words, task, has_id=bool(ids.find(normal))),
-        subjects=ids.find(normal),
+        kind=_kind(words, task, has_id=bool(subjects)),
+        subjects=subjects,
         unreadable_ids=ids.find_unreadable(normal),
         window=read_window(_DUE.sub(" ", words), as_of.astimezone(zone).date()),
         task=task,

@@ -38,20 +38,25 @@ _EN_ROLLING = re.compile(
 _EN_PAST_ONE = re.compile(
     r"\b(?:past|recent)\s+(?P<unit>day|week|month|quarter|year|fortnight)\b", re.IGNORECASE
 )
-_CALENDAR: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.IGNORECASE), name)
-    for pattern, name in (
-        (r"上\s*个?\s*(?:周|星期|礼拜)|\blast\s+week\b|\bprevious\s+week\b", "last_week"),
-        (r"(?:本|这)\s*个?\s*(?:周|星期|礼拜)|\bthis\s+week\b", "this_week"),
-        (r"上\s*个?\s*月|\blast\s+month\b|\bprevious\s+month\b", "last_month"),
-        (r"(?:本|这|当)\s*个?\s*月|\bthis\s+month\b", "this_month"),
-        (r"上\s*个?\s*季度?|\blast\s+quarter\b|\bprevious\s+quarter\b", "last_quarter"),
-        (r"(?:本|这)\s*个?\s*季度?|\bthis\s+quarter\b", "this_quarter"),
-        (r"今年|本年|\bthis\s+year\b|\byear\s+to\s+date\b", "this_year"),
-        (r"去年|\blast\s+year\b", "last_year"),
-        (r"昨天|昨日|\byesterday\b", "yesterday"),
-        (r"今天|今日|当天|\btoday\b", "today"),
-    )
+_CALENDAR = re.compile(
+    r"""
+      (?P<last_week>上\s*个?\s*(?:周|星期|礼拜)|\b(?:last|previous)\s+week\b)
+    | (?P<this_week>[本这]\s*个?\s*(?:周|星期|礼拜)|\bthis\s+week\b)
+    | (?P<last_month>上\s*个?\s*月|\b(?:last|previous)\s+month\b)
+    | (?P<this_month>[本这当]\s*个?\s*月|\bthis\s+month\b)
+    | (?P<last_quarter>上\s*个?\s*季度?|\b(?:last|previous)\s+quarter\b)
+    | (?P<this_quarter>[本这]\s*个?\s*季度?|\bthis\s+quarter\b)
+    | (?P<this_year>今年|本年|\bthis\s+year\b|\byear\s+to\s+date\b)
+    | (?P<last_year>去年|\blast\s+year\b)
+    | (?P<yesterday>昨[天日]|\byesterday\b)
+    | (?P<today>今[天日]|当天|\btoday\b)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+_ANY_UNIT = re.compile(
+    r"[天日周月季年]|星期|礼拜|day|week|month|quarter|year|fortnight", re.IGNORECASE
 )
 
 
@@ -60,9 +65,10 @@ def read_window(normal_text: str, today: date) -> Window:
 
     `today` is the local date of `as_of`. The text must be in normal form and without ids.
     """
-    for pattern, name in _CALENDAR:
-        if pattern.search(normal_text):
-            return _calendar_window(name, today)
+    if not _ANY_UNIT.search(normal_text):
+        return Window(days=DEFAULT_DAYS, until=None, stated=False)
+    if match := _CALENDAR.search(normal_text):
+        return _calendar_window(str(match.lastgroup), today)
     if match := _ZH_HALF.search(normal_text):
         return _rolling(15 if match["unit"] == "个月" else 182)
     for match in _ZH_ROLLING.finditer(normal_text):

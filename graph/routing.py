@@ -63,15 +63,17 @@ def stop_reason(state: AgentState) -> StopReason | None:
     return None
 
 
-_ALWAYS_THERE = ("facts", "evidence", "tool_history", "remaining_steps")
+# LangGraph hands the input over merged with the state: on a new thread, with what channels start
+# with; on a used one, with all of it.
+_KNOWN_AT_FIRST = frozenset(
+    {*AgentInput.__annotations__, "facts", "evidence", "tool_history", "remaining_steps"}
+)
+_KNOWN_LATER = _KNOWN_AT_FIRST | AgentState.__annotations__.keys()
 
 
 async def after_start(graph_input: Mapping[str, Any]) -> Literal["intake"]:
     """Refuse input with unknown keys: LangGraph would drop them and run on what is left."""
-    # The input comes merged with the state. On a new thread that is what channels start with.
-    known = {*AgentInput.__annotations__, *_ALWAYS_THERE}
-    if "run_id" in graph_input:
-        known |= {*AgentState.__annotations__}
+    known = _KNOWN_LATER if "run_id" in graph_input else _KNOWN_AT_FIRST
     if unknown := sorted(graph_input.keys() - known):
         raise InvalidGoal(
             f"unknown input {', '.join(map(repr, unknown))}: "

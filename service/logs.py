@@ -99,29 +99,28 @@ class JsonLog:
 
     def bind(self, fields: Mapping[str, Any]) -> None:
         """Set fields that every later event of this task carries, in its tools' threads too."""
-        self._bound.set({**self._bound.get({}), **fields})
+        self._bound.set({**self._bound.get(NOTHING), **fields})
 
     def in_a_run(self) -> bool:
         """Whether the task, or the thread it started, belongs to a run of this log."""
-        return bool(self._bound.get({}))
+        return bool(self._bound.get(NOTHING))
 
     def emit(self, event_name: str, /, **fields: Any) -> None:
         """Write one event. Never raises."""
-        record = {
-            "timestamp": self._clock().isoformat(),
-            "eventName": event_name,
-            **self._bound.get({}),
-        }
+        record: dict[str, Any] = {"timestamp": self._clock().isoformat(), "eventName": event_name}
+        record.update(self._bound.get(NOTHING))
         for name, value in fields.items():
             if value is not None:
                 record[name] = value
-        with suppress(OSError):
+        try:
             os.write(self._events, json_line(record))  # one write: O_APPEND keeps the line whole
+        except OSError:
+            return
 
     def error(self, error_id: str, error: BaseException) -> None:
         """Keep an error's traceback, masked, in `errors.log` under the id that the user was shown."""
         trace = mask("".join(traceback.format_exception(error))[-8000:])
-        where = {key: value for key, value in self._bound.get({}).items() if key != "userGoal"}
+        where = {key: value for key, value in self._bound.get(NOTHING).items() if key != "userGoal"}
         entry = f"--- error {error_id} at {self._clock().isoformat()} {where}\n{trace}"
         with suppress(OSError):
             os.write(self._errors, entry.encode("utf-8", "replace"))
@@ -142,6 +141,7 @@ class JsonLog:
 
 
 CLOSED: Final = -1
+NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def _open_for_append(path: Path) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, JsonValue, ValidationError
+from pydantic_core import from_json
 
 from followup_agent.tools.definition import ToolContext, ToolDefinition, ToolError, explain
 from followup_agent.tools.outcome import Empty, Failed, Found, Outcome
@@ -100,8 +101,9 @@ class ToolRunner:
             async with asyncio.timeout(tool.timeout_s):
                 raw = await self._call(tool, args, context)
             result = tool.result.model_validate(raw)
-            plain = result.model_dump(mode="json")
-            if len(result.model_dump_json()) > MAX_RESULT_BYTES:
+            text = result.model_dump_json()
+            plain = from_json(text)
+            if len(text) > MAX_RESULT_BYTES:
                 return Failed("internal", f"{tool.name} returned more than it may"), False
             return (Empty(plain) if tool.is_empty(result) else Found(plain)), False
         except GraphBubbleUp:
