@@ -1,0 +1,16 @@
+"""A company for graph tests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from followup_agent.customers.database import CustomerDatabase
+from support import fill
+
+
+@pytest.fixture
+def company_of_two(tmp_path: Path) -> Iterator[CustomerDatabase]:
+    """The known customers."""
+    database = fill(tmp_path / "customers.db")
+    yield database
+    database.close()

@@ -1,0 +1,24 @@
+"""One company for all whole runs: read by most, written by none but the task tests' own copies."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from followup_agent.customers.database import CustomerDatabase
+from support import fill
+
+
+@pytest.fixture(scope="session")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CustomerDatabase]:
+    """The three known customers, as of the tests' clock."""
+    database = fill(tmp_path_factory.mktemp("company") / "customers.db")
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def own_company(tmp_path: Path) -> Iterator[CustomerDatabase]:
+    """The same, to be written to."""
+    database = fill(tmp_path / "customers.db")
+    yield database
+    database.close()

@@ -1,0 +1,259 @@
+"""`FollowupAgent`: what a Python service relies on."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import followup_agent
+import pytest
+from followup_agent import (
+    ApprovalAsked,
+    ConfigurationError,
+    DecisionMade,
+    FollowupAgent,
+    InvalidGoal,
+    InvalidOption,
+    NoAnswer,
+    NotWaiting,
+    QuestionAsked,
+    RunStopped,
+    ThreadBusy,
+    ToolCalled,
+    UnknownThread,
+)
+from support import NOW, Endless, Scripted, ask, fill, finish, read_log, tool
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home with the known customers."""
+    fill(tmp_path / "customers.db").close()
+    yield tmp_path
+
+
+def test_every_public_name_is_there() -> None:
+    for name in followup_agent.__all__:
+        assert getattr(followup_agent, name) is not None
+    assert dir(followup_agent) == sorted(followup_agent.__all__)
+    with pytest.raises(AttributeError):
+        _ = followup_agent.nothing  # type: ignore[attr-defined]
+
+
+def test_a_question_is_asked_and_answered_in_another_opening(home: Path) -> None:
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        run = agent.ask("帮我看看要不要跟进", thread_id="t")
+        assert run.status == "needs_input"
+        assert run.waiting_for == "answer"
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        done = agent.answer("t", "user_123")
+    assert done.status == "completed"
+    assert done.run_id == run.run_id
+    assert done.current_step == 5
+
+
+def test_the_result_has_exactly_the_contracts_keys(home: Path) -> None:
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        document = json.loads(agent.ask("user_123 要跟进吗").model_dump_json())
+    assert set(document) == set(
+        "thread_id run_id user_goal language planner as_of status stop_reason answer verdict facts evidence "
+        "tool_history pending_questions approval current_step max_steps last_error usage".split()
+    )
+    assert set(document["verdict"]) == set(
+        "subject needs_followup priority score reasons advised_action coverage".split()
+    )
+    fact = document["facts"]["user_123"]["login_count_7d"]
+    assert set(fact) == {"value", "unit", "window_days", "call_id", "as_of"}
+    assert set(document["tool_history"][0]) == set(
+        "call_id step tool_name args outcome failure_kind result_summary success attempts duration_ms".split()
+    )
+
+
+def test_events_are_typed_and_in_order(home: Path) -> None:
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        kinds = [type(event) for event in agent.stream("create a follow-up task for user_123")]
+    assert kinds == [DecisionMade, ToolCalled] * 3 + [DecisionMade, ApprovalAsked, RunStopped]
+
+
+async def test_the_async_names_work_inside_a_running_loop(home: Path) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        run = await agent.aask("是否需要跟进")
+        kinds = [type(e) async for e in agent.astream_answer(run.thread_id, "user_456")]
+        assert kinds[-1] is RunStopped
+        assert QuestionAsked not in kinds
+        assert (await agent.aget(run.thread_id)).status == "completed"
+        with pytest.raises(RuntimeError, match="leading 'a'"):
+            agent.ask("x")
+
+
+async def test_many_runs_at_once_keep_to_their_own_customers(home: Path) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        ids = ["user_123", "user_456", "user_789"] * 5
+        runs = await asyncio.gather(*(agent.aask(f"{i} 要跟进吗") for i in ids))
+    assert [list(run.facts) for run in runs] == [[i] for i in ids]
+    events = read_log(home / "logs" / "followup.jsonl")
+    by_session: dict[str, set[str]] = {}
+    for event in events:
+        by_session.setdefault(event["sessionId"], set()).add(event["userGoal"])
+        assert event["runId"]
+        assert event["step"] >= 1
+    assert {run.thread_id: {run.user_goal} for run in runs} == by_session
+
+
+def test_a_wrong_unknown_or_finished_thread_is_refused_with_its_own_error(home: Path) -> None:
+    """B13: no planner call, no tool call, no new checkpoint."""
+    planner = Scripted(ask(), tool("r", user_id="user_123"), finish())
+    with FollowupAgent.open(home=home, clock=lambda: NOW, planner_object=planner) as agent:
+        with pytest.raises(UnknownThread):
+            agent.answer("never", "user_123")
+        agent.ask("user_123 有工单吗", thread_id="t")
+        with pytest.raises(NotWaiting, match="waits for an answer"):
+            agent.approve("t")
+        for blank in ("", "   ", "\n"):
+            with pytest.raises(NoAnswer):
+                agent.answer("t", blank)
+        with pytest.raises(NoAnswer):
+            agent.answer("t", None)  # type: ignore[arg-type]
+        assert agent.get("t").pending_questions[0]["id"] == "q1"
+        assert len(planner.seen) == 1
+        agent.answer("t", "ok")
+        with pytest.raises(NotWaiting, match="waits for nothing"):
+            agent.answer("t", "again")
+    assert planner.left == []
+
+
+def test_a_new_goal_drops_the_open_question_and_a_late_answer_is_refused(home: Path) -> None:
+    """B21."""
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        agent.ask("要不要跟进", thread_id="t")
+        run = agent.ask("算了，改看 user_456 要不要跟进", thread_id="t")
+        assert run.verdict is not None
+        assert run.verdict["subject"] == "user_456"
+        with pytest.raises(NotWaiting):
+            agent.answer("t", "user_123")
+
+
+async def test_one_thread_has_one_writer_in_a_process(home: Path) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        first = agent.astream("user_123 要跟进吗", thread_id="t")
+        await anext(first)
+        with pytest.raises(ThreadBusy):
+            await agent.aask("user_456 要跟进吗", thread_id="t")
+        events = [event async for event in first]
+        assert isinstance(events[-1], RunStopped)
+        assert (await agent.aask("user_456 要跟进吗", thread_id="t")).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"goal": ""}, InvalidGoal),
+        ({"goal": " \u200b "}, InvalidGoal),
+        ({"goal": "x" * 100_000}, InvalidGoal),
+        ({"goal": "user_123 \x00"}, InvalidGoal),
+        ({"goal": "user_123 \ud800"}, InvalidGoal),
+        ({"goal": "g", "max_steps": 0}, InvalidOption),
+        ({"goal": "g", "max_steps": 1000}, InvalidOption),
+        ({"goal": "g", "as_of": "yesterday"}, InvalidOption),
+        ({"goal": "g", "thread_id": ""}, InvalidOption),
+        ({"goal": "g", "thread_id": "x" * 500}, InvalidOption),
+        ({"goal": "g", "thread_id": 7}, InvalidOption),
+        ({"goal": "g", "thread_id": "a\nb"}, InvalidOption),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(
+    home: Path, arguments: dict[str, Any], error: type[Exception]
+) -> None:
+    with FollowupAgent.open(home=home) as agent:
+        with pytest.raises(error):
+            agent.ask(**arguments)
+        with pytest.raises((UnknownThread, InvalidOption)):
+            agent.get(str(arguments.get("thread_id", "t")))
+
+
+def test_as_of_hides_what_is_later(home: Path) -> None:
+    with FollowupAgent.open(home=home) as agent:
+        run = agent.ask("Does user_123 need follow-up?", as_of="2026-01-01")
+        assert run.verdict is not None
+        assert run.verdict["coverage"]["get_open_tickets"] == "empty"
+        assert run.as_of.startswith("2026-01-01T23:59:59")
+        unknown = agent.ask("Does user_789 need follow-up?", as_of="2026-01-01")
+        assert unknown.status == "needs_input"
+
+
+def test_tools_of_your_own_come_on_top(home: Path) -> None:
+    from followup_agent import FactDraft, ToolArgs, ToolDefinition, ToolResult
+    from pydantic import Field
+
+    class Args(ToolArgs):
+        """Whose."""
+
+        user_id: str = Field(description="Customer id.")
+
+    class Result(ToolResult):
+        """The score."""
+
+        score: int
+
+    score = ToolDefinition(
+        name="get_health_score",
+        description="Return the health score of one customer.",
+        args=Args,
+        result=Result,
+        run=lambda args: Result(score=71),
+        facts=lambda args, result: {"health_score": FactDraft(result.score, "points")},
+        effect="read",
+    )
+    planner = Scripted(tool("r", "get_health_score", user_id="user_123"), finish())
+    with FollowupAgent.open(
+        home=home, tools=[score], planner_object=planner, clock=lambda: NOW
+    ) as agent:
+        run = agent.ask("user_123 怎么样")
+    assert run.facts["user_123"]["health_score"]["value"] == 71
+    with pytest.raises(ConfigurationError, match="registered already"), FollowupAgent.open(
+        home=home, tools=[score, score]
+    ):
+        pass
+
+
+def test_a_configured_model_is_never_replaced_by_rules_without_a_word(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    monkeypatch.setenv("FOLLOWUP_MODEL", "some-model")
+    with pytest.raises(ConfigurationError, match="--planner rules"), FollowupAgent.open(home=home):
+        pass
+    with FollowupAgent.open(home=home, planner="rules") as agent:
+        assert agent.ask("user_456 有工单吗").planner == "rules"
+
+
+def test_the_timeline_tells_each_step(home: Path) -> None:
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        run = agent.ask("要跟进吗", thread_id="t")
+        run = agent.answer("t", "user_123")
+        steps = agent.timeline("t")
+    assert [step.step for step in steps] == [1, 2, 3, 4, 5]
+    assert steps[0].decision is not None
+    assert steps[0].decision["type"] == "ask_user"
+    assert [step.call["call_id"] for step in steps if step.call] == ["c1", "c2", "c3"]
+    assert "login_count_7d" in steps[1].new_facts
+    assert run.status == "completed"
+
+
+def test_the_librarys_own_limit_is_a_failed_result_to_the_caller(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B28: even if the graph's own stop before it is broken."""
+    from followup_agent.graph import routing
+
+    planner = Endless(
+        lambda s: tool("r", "get_user_activity", user_id="user_123", days=s["current_step"] + 1)
+    )
+    monkeypatch.setattr(routing, "stop_reason", lambda state: None)
+    with FollowupAgent.open(home=home, planner_object=planner, clock=lambda: NOW) as agent:
+        run = agent.ask("user_123 要跟进吗", max_steps=3)
+        assert (run.status, run.stop_reason) == ("failed", "recursion_limit")
+        assert run.evidence
+        monkeypatch.undo()
+        assert agent.get(run.thread_id).status == "failed"
