@@ -30,15 +30,24 @@ AsOf = Annotated[
 ]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"followup-agent {version('followup-agent')}")
+        raise typer.Exit
+
+
 @app.callback()
 def _main(
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", is_eager=True, callback=_print_version
+        ),
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"followup-agent {installed('followup-agent')}")
-        raise typer.Exit
+    pass
 
 
 @app.command()

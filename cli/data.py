@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-import click
-
 from followup_agent.cli.output import console, print_json
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.customers.load import Rows, replace_all
 from followup_agent.goals.times import parse_as_of
-from followup_agent.service.errors import InvalidOption
+from followup_agent.service.errors import InvalidOption, UsageError
 from followup_agent.service.home import make_home
 from followup_agent.service.settings import Settings, load_settings
 
@@ -50,11 +48,11 @@ def load(
 
     given = {relation: path for relation, path in files.items() if path is not None}
     if mapping is not None and given:
-        raise click.UsageError("--map names the files itself: leave the other files out.")
+        raise UsageError("--map names the files itself: leave the other files out.")
     if mapping is None and len(given) < len(files):
         options = {"activity_events": "activity"}
         missing = [f"--{options.get(name, name)}" for name in files if name not in given]
-        raise click.UsageError(f"{', '.join(missing)} is missing (or use --map FILE).")
+        raise UsageError(f"{', '.join(missing)} is missing (or use --map FILE).")
     settings = load_settings(home=home)
     rows = read_files(given) if mapping is None else read_mapping(mapping, folder)
     return _fill(settings, rows, is_sample=False, replace=replace, as_json=as_json)

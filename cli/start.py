@@ -19,7 +19,8 @@ def main() -> None:
         if hasattr(stream, "reconfigure"):
             # Chinese text must neither crash an ASCII terminal nor become escapes in a file.
             stream.reconfigure(encoding="utf-8", errors="replace")
-    code = _run(sys.argv[1:])
+    # Under an ASCII locale Python has decoded the arguments to stand-ins for their UTF-8 bytes.
+    code = _run([os.fsencode(text).decode("utf-8", "surrogateescape") for text in sys.argv[1:]])
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has gone: nobody to tell
@@ -35,7 +36,8 @@ def imports_done() -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    import click
+    import typer
+    from typer.exceptions import TyperException
 
     from followup_agent.cli.app import app
     from followup_agent.service.errors import FollowupError, ThreadError
@@ -47,12 +49,12 @@ def _run(arguments: list[str]) -> int:
             prog_name="followup",
             standalone_mode=False,
         )
-    except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "followup"
-        return _complain(f"{error.format_message()} See `{where} --help`.", USAGE, prefix=where)
-    except click.ClickException as error:
-        return _complain(error.format_message(), USAGE)
-    except (KeyboardInterrupt, click.Abort):
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context else "followup"
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        return _complain(f"{message} See `{where} --help`.", USAGE, prefix=where)
+    except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted; finished steps are kept", INTERRUPTED)
     except FollowupError as error:
         if debug:

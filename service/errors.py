@@ -34,8 +34,11 @@ class NoAnswer(UsageError):
     """A blank answer. The question stays open under the same id."""
 
 
-class ConfigurationError(FollowupError):
-    """The agent cannot be opened with these settings."""
+class ConfigurationError(FollowupError, ValueError):
+    """The agent cannot be opened with these settings.
+
+    A ValueError, as UsageError is: LangGraph's server shows the message of no other kind.
+    """
 
 
 class CustomerDataError(ConfigurationError):

@@ -10,7 +10,9 @@ os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def clean_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """No `.env`, no FOLLOWUP_ or OPENAI_ variable of the machine reaches a test."""
     for name in list(os.environ):
         if name.startswith(("FOLLOWUP_", "OPENAI_")):

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.customers.load import replace_all
 from followup_agent.customers.sample import make_company
@@ -23,8 +26,6 @@ from followup_agent.tools import BUILT_IN
 from followup_agent.tools.definition import ToolDefinition
 from followup_agent.tools.registry import ToolRegistry
 from followup_agent.tools.runner import ToolRunner
-from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
 
 NOW = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 """Monday 2026-03-02 07:30 in Shanghai."""

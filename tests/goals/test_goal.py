@@ -244,7 +244,12 @@ def test_a_task_that_is_declined_is_not_wanted(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["要不要给 user_123 创建任务", "需不需要给 user_123 建任务", "Should I create a task for user_123?"]
+    "text",
+    [
+        "要不要给 user_123 创建任务",
+        "需不需要给 user_123 建任务",
+        "Should I create a task for user_123?",
+    ],
 )
 def test_asking_whether_to_make_a_task_is_no_order_to_make_one(text: str) -> None:
     assert read(text)["task"] != "requested"

@@ -232,13 +232,16 @@ def test_the_name_of_a_quarter_or_half_is_no_rolling_window(text: str) -> None:
     assert window["until"] is not None or not window["stated"]
 
 
-@pytest.mark.parametrize(("text", "days"), [("3月1日以来", 2), ("2月1日以来", 30), ("自2月1日起", 30)])
+@pytest.mark.parametrize(
+    ("text", "days"), [("3月1日以来", 2), ("2月1日以来", 30), ("自2月1日起", 30)]
+)
 def test_a_since_date_reaches_from_that_day_to_today(text: str, days: int) -> None:
     assert read(text) == Window(days=days, until=None, stated=True)
 
 
 @pytest.mark.parametrize(
-    ("text", "days"), [("一个半月", 45), ("最近30来天", 30), ("近30多天", 30), ("last fortnight", 14)]
+    ("text", "days"),
+    [("一个半月", 45), ("最近30来天", 30), ("近30多天", 30), ("last fortnight", 14)],
 )
 def test_rounded_periods_are_read(text: str, days: int) -> None:
     window = read(text)
@@ -247,7 +250,14 @@ def test_rounded_periods_are_read(text: str, days: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "days"),
-    [("過去三十天", 30), ("近一個月", 30), ("最近兩週", 14), ("這個月", 2), ("last 30d", 30), ("近30d", 30)],
+    [
+        ("過去三十天", 30),
+        ("近一個月", 30),
+        ("最近兩週", 14),
+        ("這個月", 2),
+        ("last 30d", 30),
+        ("近30d", 30),
+    ],
 )
 def test_traditional_characters_and_short_forms_are_read(text: str, days: int) -> None:
     assert read(text)["days"] == days

@@ -4,9 +4,10 @@ import inspect
 import json
 from pathlib import Path
 
+from langgraph.graph.state import CompiledStateGraph
+
 from followup_agent.graph import build, graph, routing
 from followup_agent.state import AgentState
-from langgraph.graph.state import CompiledStateGraph
 
 EDGES = """
 __start__      -> intake
@@ -82,6 +83,8 @@ def test_every_node_and_router_is_in_the_picture() -> None:
     assert named == {path.stem for path in folder.glob("*.py")} - {"__init__"}
     routers = {then for _, then in build.PICTURE if callable(then)}
     declared = {
-        value for name, value in vars(routing).items() if name.startswith("after_") and name != "after_start"
+        value
+        for name, value in vars(routing).items()
+        if name.startswith("after_") and name != "after_start"
     }
     assert routers == declared

@@ -5,13 +5,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from followup_agent.customers.database import CustomerDatabase
-from followup_agent.graph.build import build_graph
-from followup_agent.graph.checkpoints import open_sqlite_saver
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.event_hooks import register_serde_event_listener
 from langgraph.types import Command
 from support import Harness, fill
+
+from followup_agent.customers.database import CustomerDatabase
+from followup_agent.graph.build import build_graph
+from followup_agent.graph.checkpoints import open_sqlite_saver
 
 
 def plain(value: Any) -> Any:

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
 from followup_agent.judgement.judge import SOURCES, judge, number
 from followup_agent.judgement.policy import Policy, load_policy
 from followup_agent.state import Evidence, ToolCallRecord, Verdict
 from followup_agent.tools.outcome import Fact
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic import ValidationError
 
 POLICY = load_policy()
 DAYS = st.one_of(st.none(), st.integers(0, 400))
@@ -65,7 +66,13 @@ def verdict_on(
         if ok:
             known |= {**world[source], "segment": segment, "days_since_signup": since_signup}
             evidence.append(
-                Evidence(id=f"e{index}", call_id=f"c{index}", source=source, summary=source, confidence=0.9)
+                Evidence(
+                    id=f"e{index}",
+                    call_id=f"c{index}",
+                    source=source,
+                    summary=source,
+                    confidence=0.9,
+                )
             )
     return judge("u", facts_of(**known), evidence, history, POLICY, "en")
 

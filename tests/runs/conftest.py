@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from followup_agent.customers.database import CustomerDatabase
 from support import fill
+
+from followup_agent.customers.database import CustomerDatabase
 
 
 @pytest.fixture(scope="session")

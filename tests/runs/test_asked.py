@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from followup_agent.customers.database import CustomerDatabase
 from support import Endless, Harness, Scripted, ask, finish, tool
+
+from followup_agent.customers.database import CustomerDatabase
 
 
 async def test_without_an_id_the_run_asks_and_goes_on_with_the_answer(
@@ -43,7 +44,12 @@ async def test_nothing_before_the_question_runs_again_on_resume(company: Custome
 
 @pytest.mark.parametrize(
     "goal",
-    ["用户user_123abc要跟进吗", "xuser_123 要跟进吗", "把user_123和user_456都看一下，要不要跟进", "要跟进吗"],
+    [
+        "用户user_123abc要跟进吗",
+        "xuser_123 要跟进吗",
+        "把user_123和user_456都看一下，要不要跟进",
+        "要跟进吗",
+    ],
 )
 async def test_a_missing_cut_or_ambiguous_id_is_asked_for_never_guessed(
     company: CustomerDatabase, goal: str

@@ -5,10 +5,11 @@ import time
 from typing import Any
 
 import pytest
+from support import Endless, Harness, Scripted, finish, replaced, tool
+
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.graph.step import InvalidUpdate
 from followup_agent.tools.definition import ToolRefused, ToolUnavailable
-from support import Endless, Harness, Scripted, finish, replaced, tool
 
 
 def broken(error: Exception, *names: str) -> list[Any]:
@@ -58,7 +59,9 @@ async def test_a_yes_that_is_certain_stands_without_the_missing_source(
     assert "未能核实：订单与付费（服务不可用）" in state["final_answer"]
 
 
-@pytest.mark.parametrize("answer", [None, {"error": "boom"}, [], "no tickets", {"open_ticket_count": "two"}])
+@pytest.mark.parametrize(
+    "answer", [None, {"error": "boom"}, [], "no tickets", {"open_ticket_count": "two"}]
+)
 async def test_an_answer_of_another_shape_is_a_failure_not_nothing_there(
     company: CustomerDatabase, answer: Any
 ) -> None:
@@ -89,7 +92,14 @@ async def test_a_success_forgives_the_failure_before_it(company: CustomerDatabas
 
 
 @pytest.mark.parametrize(
-    "name", ["query_db", "get_user_order", "Get_User_Orders", "functions.get_user_orders", "get_user_orders "]
+    "name",
+    [
+        "query_db",
+        "get_user_order",
+        "Get_User_Orders",
+        "functions.get_user_orders",
+        "get_user_orders ",
+    ],
 )
 async def test_an_unknown_tool_name_is_kept_told_once_and_then_ends_the_run(
     company: CustomerDatabase, name: str
@@ -145,7 +155,15 @@ async def test_a_planner_that_breaks_is_a_failed_run(company: CustomerDatabase) 
 
 @pytest.mark.parametrize(
     "reply",
-    [None, {}, {"type": "tool"}, {"type": "guess"}, "finish", {"type": "finish", "reason": "r"}, {**finish(), "extra": 1}],
+    [
+        None,
+        {},
+        {"type": "tool"},
+        {"type": "guess"},
+        "finish",
+        {"type": "finish", "reason": "r"},
+        {**finish(), "extra": 1},
+    ],
 )
 async def test_an_unusable_reply_is_never_read_as_finish(
     company: CustomerDatabase, reply: Any
@@ -164,7 +182,9 @@ async def test_a_bug_in_a_node_is_an_ordinary_failed_run(
     harness = Harness(company)
     tickets = harness.context.tools.registry.get("get_open_tickets")
     assert tickets is not None
-    monkeypatch.setitem(tickets.__dict__, "facts", lambda args, result: {"open_ticket_count": "two"})
+    monkeypatch.setitem(
+        tickets.__dict__, "facts", lambda args, result: {"open_ticket_count": "two"}
+    )
     state = await harness.ask("user_123 有工单吗")
     assert (state["status"], state["stop_reason"]) == ("failed", "internal")
     assert state["last_error"]["kind"] == "internal"
@@ -179,10 +199,18 @@ async def test_an_undeclared_or_mistyped_update_names_node_and_key(
     harness = Harness(company)
 
     async def run(args: Any, context: Any) -> Any:
-        return {"segment": "x", "days_since_signup": 1, "open_ticket_count": 1, "urgent_ticket_count": 0,
-                "oldest_open_ticket_days": 1, "urgent_ticket_ids": []}
+        return {
+            "segment": "x",
+            "days_since_signup": 1,
+            "open_ticket_count": 1,
+            "urgent_ticket_count": 0,
+            "oldest_open_ticket_days": 1,
+            "urgent_ticket_ids": [],
+        }
 
-    bad = replaced("get_open_tickets", run, evidence=lambda args, result, language: [_BadEvidence()])
+    bad = replaced(
+        "get_open_tickets", run, evidence=lambda args, result, language: [_BadEvidence()]
+    )
     harness = Harness(company, tools=[bad])
     state = await harness.ask("user_123 有工单吗")
     assert "'updater'" in state["last_error"]["message"]
@@ -214,7 +242,9 @@ async def test_a_hung_tool_gives_control_back_on_time(company: CustomerDatabase)
     healthy = await Harness(company).ask("user_456 要跟进吗")
     assert time.monotonic() - started < 2.5
     assert {state["stop_reason"] for state in states} == {"repeated_failures"}
-    assert {call["failure_kind"] for state in states for call in state["tool_history"]} == {"timeout"}
+    assert {call["failure_kind"] for state in states for call in state["tool_history"]} == {
+        "timeout"
+    }
     assert healthy["status"] == "completed"
 
 
@@ -223,7 +253,9 @@ async def test_an_injected_endless_loop_ends_by_the_frameworks_limit_as_an_ordin
 ) -> None:
     """B28: even with our own step check taken out."""
     planner = Endless(
-        lambda state: tool("r", "get_user_activity", user_id="user_123", days=state["current_step"] % 365 + 1)
+        lambda state: tool(
+            "r", "get_user_activity", user_id="user_123", days=state["current_step"] % 365 + 1
+        )
     )
     harness = Harness(company, planner, max_steps=100)
     harness.graph = harness.graph.with_config(recursion_limit=30)

@@ -2,8 +2,9 @@
 
 import re
 
-from followup_agent.customers.database import CustomerDatabase
 from support import Harness, Scripted, finish, tool
+
+from followup_agent.customers.database import CustomerDatabase
 
 
 async def test_a_quiet_customer_with_an_urgent_ticket_needs_follow_up(
@@ -84,7 +85,12 @@ async def test_the_default_window_is_said_and_a_stated_one_is_not(
     harness = Harness(company)
     calls = []
     for number, goal in enumerate(
-        ("user_123 要跟进吗", "user_123 近7天要跟进吗", "user_123 最近一周要跟进吗", "past 7 days: is user_123 at risk?")
+        (
+            "user_123 要跟进吗",
+            "user_123 近7天要跟进吗",
+            "user_123 最近一周要跟进吗",
+            "past 7 days: is user_123 at risk?",
+        )
     ):
         state = await harness.ask(goal, f"t{number}")
         calls.append(state["tool_history"][0]["args"])
@@ -124,7 +130,9 @@ async def test_a_chat_message_is_a_goal_too(company: CustomerDatabase) -> None:
     state = await harness.ask(first)
     assert state["user_goal"] == "Is user_456 healthy?"
     assert [message.type for message in state["messages"]] == ["human", "ai"]
-    again = await harness.ask({"messages": [{"role": "user", "content": "And user_123?  at risk?"}]})
+    again = await harness.ask(
+        {"messages": [{"role": "user", "content": "And user_123?  at risk?"}]}
+    )
     assert again["verdict"]["subject"] == "user_123"
     assert [message.type for message in again["messages"]] == ["human", "ai"] * 2
 

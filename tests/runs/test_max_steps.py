@@ -1,8 +1,9 @@
 """Runs that use up their steps."""
 
 import pytest
-from followup_agent.customers.database import CustomerDatabase
 from support import Endless, Harness, Scripted, tool
+
+from followup_agent.customers.database import CustomerDatabase
 
 
 def _look_again(state: object) -> dict[str, object]:
@@ -30,7 +31,10 @@ async def test_nothing_learned_is_never_a_no(company: CustomerDatabase) -> None:
 
     from support import replaced
 
-    tools = [replaced(name, fail) for name in ("get_user_activity", "get_user_orders", "get_open_tickets")]
+    tools = [
+        replaced(name, fail)
+        for name in ("get_user_activity", "get_user_orders", "get_open_tickets")
+    ]
     state = await Harness(company, tools=tools, max_steps=2).ask("Does user_123 need follow-up?")
     assert state["status"] == "failed"
     assert state["stop_reason"] in ("max_steps", "repeated_failures")

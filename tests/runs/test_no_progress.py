@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from support import Harness, Scripted, counted, finish, tool
+
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.tools import BUILT_IN
-from support import Harness, Scripted, counted, finish, tool
 
 TOOLS = {definition.name: definition for definition in BUILT_IN}
 

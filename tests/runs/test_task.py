@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from support import NOW, Endless, Harness, Scripted, finish, replaced, tool
+
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.tools import BUILT_IN
-from support import NOW, Endless, Harness, Scripted, finish, replaced, tool
 
 GOAL = "请为 user_123 创建一个跟进任务"
 APPROVE = {"decisions": [{"type": "approve"}]}
@@ -85,9 +86,7 @@ async def test_anything_but_a_clear_approval_writes_nothing(
 
 
 @pytest.mark.parametrize("word", ["同意", "批准", "approve", " Yes ", "ＡＰＰＲＯＶＥ", "批准。"])
-async def test_the_closed_list_of_words_approves(
-    own_company: CustomerDatabase, word: str
-) -> None:
+async def test_the_closed_list_of_words_approves(own_company: CustomerDatabase, word: str) -> None:
     harness = Harness(own_company)
     await harness.ask(GOAL)
     await harness.resume(word)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import followup_agent
 import pytest
+from support import NOW, Endless, Scripted, ask, fill, finish, read_log, tool
+
+import followup_agent
 from followup_agent import (
     ApprovalAsked,
     ConfigurationError,
@@ -23,14 +25,13 @@ from followup_agent import (
     ToolCalled,
     UnknownThread,
 )
-from support import NOW, Endless, Scripted, ask, fill, finish, read_log, tool
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
     """A home with the known customers."""
     fill(tmp_path / "customers.db").close()
-    yield tmp_path
+    return tmp_path
 
 
 def test_every_public_name_is_there() -> None:
@@ -56,18 +57,50 @@ def test_a_question_is_asked_and_answered_in_another_opening(home: Path) -> None
 def test_the_result_has_exactly_the_contracts_keys(home: Path) -> None:
     with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
         document = json.loads(agent.ask("user_123 要跟进吗").model_dump_json())
-    assert set(document) == set(
-        "thread_id run_id user_goal language planner as_of status stop_reason answer verdict facts evidence "
-        "tool_history pending_questions approval current_step max_steps last_error usage".split()
-    )
-    assert set(document["verdict"]) == set(
-        "subject needs_followup priority score reasons advised_action coverage".split()
-    )
+    assert set(document) == {
+        "thread_id",
+        "run_id",
+        "user_goal",
+        "language",
+        "planner",
+        "as_of",
+        "status",
+        "stop_reason",
+        "answer",
+        "verdict",
+        "facts",
+        "evidence",
+        "tool_history",
+        "pending_questions",
+        "approval",
+        "current_step",
+        "max_steps",
+        "last_error",
+        "usage",
+    }
+    assert set(document["verdict"]) == {
+        "subject",
+        "needs_followup",
+        "priority",
+        "score",
+        "reasons",
+        "advised_action",
+        "coverage",
+    }
     fact = document["facts"]["user_123"]["login_count_7d"]
     assert set(fact) == {"value", "unit", "window_days", "call_id", "as_of"}
-    assert set(document["tool_history"][0]) == set(
-        "call_id step tool_name args outcome failure_kind result_summary success attempts duration_ms".split()
-    )
+    assert set(document["tool_history"][0]) == {
+        "call_id",
+        "step",
+        "tool_name",
+        "args",
+        "outcome",
+        "failure_kind",
+        "result_summary",
+        "success",
+        "attempts",
+        "duration_ms",
+    }
 
 
 def test_events_are_typed_and_in_order(home: Path) -> None:
@@ -183,8 +216,9 @@ def test_as_of_hides_what_is_later(home: Path) -> None:
 
 
 def test_tools_of_your_own_come_on_top(home: Path) -> None:
-    from followup_agent import FactDraft, ToolArgs, ToolDefinition, ToolResult
     from pydantic import Field
+
+    from followup_agent import FactDraft, ToolArgs, ToolDefinition, ToolResult
 
     class Args(ToolArgs):
         """Whose."""
@@ -211,8 +245,9 @@ def test_tools_of_your_own_come_on_top(home: Path) -> None:
     ) as agent:
         run = agent.ask("user_123 怎么样")
     assert run.facts["user_123"]["health_score"]["value"] == 71
-    with pytest.raises(ConfigurationError, match="registered already"), FollowupAgent.open(
-        home=home, tools=[score, score]
+    with (
+        pytest.raises(ConfigurationError, match="registered already"),
+        FollowupAgent.open(home=home, tools=[score, score]),
     ):
         pass
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from followup_agent import FollowupAgent, ToolArgs, ToolDefinition, ToolResult
-from followup_agent.service.logs import JsonLog, json_line, mask
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 from support import NOW, Scripted, fill, finish, read_log, tool
+
+from followup_agent import FollowupAgent, ToolArgs, ToolDefinition, ToolResult
+from followup_agent.service.logs import JsonLog, json_line, mask
 
 EVENTS = {
     "agent.step.started",
@@ -95,7 +96,10 @@ def test_a_value_that_cannot_be_written_loses_itself_and_not_the_line() -> None:
         st.text(max_size=10),
         st.recursive(
             st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.binary()),
-            lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+            ),
             max_leaves=8,
         ),
         max_size=5,
@@ -108,7 +112,13 @@ def test_any_record_is_one_strict_json_line(record: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["13800000000", "订单13800000000失败", "+86 138 0013 8000", "call +1 (415) 555-0100 now", "写信给zhang.san@example.com吧"],
+    [
+        "13800000000",
+        "订单13800000000失败",
+        "+86 138 0013 8000",
+        "call +1 (415) 555-0100 now",
+        "写信给zhang.san@example.com吧",
+    ],
 )
 def test_phone_numbers_and_addresses_are_masked_in_either_language(text: str) -> None:
     """B11."""
@@ -118,7 +128,9 @@ def test_phone_numbers_and_addresses_are_masked_in_either_language(text: str) ->
     assert masked["count"] == 7
 
 
-@pytest.mark.parametrize("text", ["user_123", "2026-03-01T23:30:00.123456+00:00", "O-000138", "近 7 天"])
+@pytest.mark.parametrize(
+    "text", ["user_123", "2026-03-01T23:30:00.123456+00:00", "O-000138", "近 7 天"]
+)
 def test_what_is_not_private_is_left_alone(text: str) -> None:
     assert mask(text) == text
 
@@ -135,7 +147,18 @@ def test_a_run_logs_exactly_the_contracts_events_and_fields(tmp_path: Path) -> N
     assert "\\u" not in raw
     events = read_log(tmp_path / "logs" / "followup.jsonl")
     assert {event["eventName"] for event in events} <= EVENTS
-    top = {"timestamp", "eventName", "sessionId", "runId", "step", "userGoal", "decision", "tool", "error", "state"}
+    top = {
+        "timestamp",
+        "eventName",
+        "sessionId",
+        "runId",
+        "step",
+        "userGoal",
+        "decision",
+        "tool",
+        "error",
+        "state",
+    }
     for event in events:
         assert set(event) <= top
         assert set(event.get("decision", {})) <= {"type", "toolName", "reason"}
@@ -180,7 +203,9 @@ def test_what_a_tool_logs_from_its_thread_carries_its_run(tmp_path: Path) -> Non
         agent.ask("user_123 怎么样", thread_id="t")
         logging.getLogger("my.tool").warning("outside any run")
     lines = [e for e in read_log(tmp_path / "logs" / "followup.jsonl") if "logger" in e]
-    assert [(e["sessionId"], e["step"], e["message"]) for e in lines] == [("t", 1, "looked at user_123")]
+    assert [(e["sessionId"], e["step"], e["message"]) for e in lines] == [
+        ("t", 1, "looked at user_123")
+    ]
 
 
 def test_a_run_ends_the_same_with_logging_broken(

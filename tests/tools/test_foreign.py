@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from followup_agent.customers.database import CustomerDatabase
-from followup_agent.tools.definition import DefinitionError
-from followup_agent.tools.foreign import MAX_ANSWER_CHARS, from_langchain
-from followup_agent.tools.registry import ToolRegistry
 from langchain_core.tools import StructuredTool, tool
 from pydantic import BaseModel, ConfigDict, Field
 from support import Harness, Scripted, fill, finish
 from support import tool as call
+
+from followup_agent.customers.database import CustomerDatabase
+from followup_agent.tools.definition import DefinitionError
+from followup_agent.tools.foreign import MAX_ANSWER_CHARS, from_langchain
+from followup_agent.tools.registry import ToolRegistry
 
 
 class Score(BaseModel):
@@ -63,7 +64,9 @@ async def test_its_arguments_are_closed(company: Any) -> None:
 
 
 async def test_a_write_of_it_waits_for_approval(company: Any) -> None:
-    definition = from_langchain(score, effect="write", name="update_user_score", subject_arg="user_id")
+    definition = from_langchain(
+        score, effect="write", name="update_user_score", subject_arg="user_id"
+    )
     state = await use(definition, company, user_id="user_123")
     assert state["status"] == "needs_input"
 
@@ -90,7 +93,9 @@ async def test_a_huge_answer_is_cut_and_the_cut_is_kept(company: Any) -> None:
     huge = StructuredTool.from_function(coroutine=answer, name="get_user_score", args_schema=Score)
     definition = from_langchain(huge, effect="read", subject_arg="user_id")
     run = await Harness(company, tools=[definition]).context.tools.run(
-        Harness(company, tools=[definition]).context.tools.prepare("get_user_score", {"user_id": "u"}),  # type: ignore[arg-type]
+        Harness(company, tools=[definition]).context.tools.prepare(
+            "get_user_score", {"user_id": "u"}
+        ),  # type: ignore[arg-type]
         None,  # type: ignore[arg-type]
     )
     assert run.outcome.result["cut_chars"] == 100_000 - MAX_ANSWER_CHARS  # type: ignore[union-attr]
@@ -130,7 +135,13 @@ async def test_an_mcp_tool_over_a_real_connection(company: Any, tmp_path: Path) 
 
     (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
     client = MultiServerMCPClient(
-        {"scores": {"command": sys.executable, "args": [str(tmp_path / "server.py")], "transport": "stdio"}}
+        {
+            "scores": {
+                "command": sys.executable,
+                "args": [str(tmp_path / "server.py")],
+                "transport": "stdio",
+            }
+        }
     )
     (remote,) = await client.get_tools()
     definition = from_langchain(remote, effect="read", subject_arg="user_id", timeout_s=30)

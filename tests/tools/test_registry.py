@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
+
 from followup_agent.tools import BUILT_IN
 from followup_agent.tools.definition import DefinitionError, ToolArgs, ToolDefinition, ToolResult
 from followup_agent.tools.registry import ToolRegistry
-from pydantic import BaseModel, Field
 
 
 class Args(ToolArgs):
@@ -51,7 +52,19 @@ def test_a_name_is_registered_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["activity", "user_activity", "getActivity", "GetUserScore", "query_db", "call_backend", "do_anything", "get", "get_", ""]
+    "name",
+    [
+        "activity",
+        "user_activity",
+        "getActivity",
+        "GetUserScore",
+        "query_db",
+        "call_backend",
+        "do_anything",
+        "get",
+        "get_",
+        "",
+    ],
 )
 def test_a_name_must_be_verb_and_object(name: str) -> None:
     with pytest.raises(DefinitionError, match="verb_object"):
@@ -112,7 +125,10 @@ def test_a_vague_schema_is_refused(args: type[BaseModel], message: str) -> None:
         ToolRegistry([made(args=args)])
 
 
-@pytest.mark.parametrize("changes", [{"timeout_s": 0}, {"max_attempts": 0}, {"description": "x"}, {"subject_arg": "customer"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"timeout_s": 0}, {"max_attempts": 0}, {"description": "x"}, {"subject_arg": "customer"}],
+)
 def test_what_else_would_mislead_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
         ToolRegistry([made(**changes)])

@@ -8,6 +8,10 @@ from datetime import UTC
 from typing import Any
 
 import pytest
+from langgraph.errors import GraphInterrupt
+from pydantic import Field
+from support import NOW, eventually
+
 from followup_agent.tools.definition import (
     CustomerNotFound,
     ToolArgs,
@@ -21,9 +25,6 @@ from followup_agent.tools.outcome import Empty, Failed, Found
 from followup_agent.tools.registry import ToolRegistry
 from followup_agent.tools.runner import MAX_RESULT_BYTES, Prepared, ToolRun, ToolRunner
 from followup_agent.tools.threads import Threads
-from langgraph.errors import GraphInterrupt
-from pydantic import Field
-from support import NOW, eventually
 
 CONTEXT = ToolContext(as_of=NOW, timezone=UTC, now=NOW)
 

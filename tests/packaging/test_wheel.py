@@ -1,0 +1,74 @@
+"""The wheel holds every package and nothing generic."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOT_SHIPPED = {"tests", "evals", "benchmarks", "notebooks", "docs", "build"}
+
+
+def folders_with_code() -> set[str]:
+    """Folders of the root that are packages."""
+    return {path.parent.name for path in ROOT.glob("*/__init__.py")} - NOT_SHIPPED
+
+
+def test_every_folder_of_code_is_declared_as_a_package() -> None:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "setuptools"
+    ]
+    named = {f"followup_agent.{folder}" for folder in folders_with_code()} | {"followup_agent"}
+    assert set(config["packages"]) == named
+    assert set(config["package-dir"]) == named
+
+
+def test_the_root_holds_no_stray_module() -> None:
+    assert {path.name for path in ROOT.glob("*.py")} == {"__init__.py", "state.py"}
+
+
+@pytest.mark.slow
+def test_the_wheel_holds_all_of_it_and_no_generic_name(tmp_path: Path) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(ROOT)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"followup_agent"}
+    for folder in folders_with_code():
+        for path in (ROOT / folder).glob("*.py"):
+            assert f"followup_agent/{folder}/{path.name}" in names
+    assert "followup_agent/py.typed" in names
+    assert "followup_agent/judgement/policy.toml" in names
+    assert not [name for name in names if "test" in name or "conftest" in name]
+
+
+def test_constraints_hold_names_and_versions_only() -> None:
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        name, version = line.split("==")
+        assert name.replace("-", "").replace("_", "").replace(".", "").isalnum()
+        assert version[0].isdigit()
+
+
+def test_the_repository_names_no_machine_and_no_other_folder() -> None:
+    """Only the tests that read shared data may name it."""
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split("\n")
+    for name in filter(None, tracked):
+        path = ROOT / name
+        if (
+            path.suffix not in (".py", ".md", ".toml", ".txt", ".json", ".yaml", "")
+            or not path.is_file()
+        ):
+            continue
+        text = path.read_text(encoding="utf-8")
+        if name not in ("tests/packaging/test_wheel.py",):
+            assert "/work/" not in text, name
+        if not name.startswith("tests/"):
+            assert "../shared" not in text, name
