@@ -47,20 +47,17 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "comma": ("、", ", "),
     "with": ("{source}（{why}）", "{source} ({why})"),
     # the record of the write
-    "task_done": ("跟进任务：{summary}。", "Follow-up task: {summary}."),
-    "task_none": (
-        "跟进任务：本次没有创建跟进任务。",
-        "Follow-up task: none was created in this run.",
-    ),
+    "task_done": ("{summary}。", "{summary}."),
+    "task_none": ("本次没有创建跟进任务。", "No follow-up task was created."),
     "task_rejected": (
-        "跟进任务：没有创建，审批未通过。",
-        "Follow-up task: none was created, approval was not given.",
+        "没有创建跟进任务：审批未通过。",
+        "No follow-up task was created: approval was not given.",
     ),
     "task_unknown": (
-        "跟进任务：结果未知，既不能确认已创建，也不能确认未创建，请人工核实。",
-        "Follow-up task: the outcome is unknown. It may or may not exist; please check by hand.",
+        "跟进任务的结果未知：既不能确认已创建，也不能确认未创建，请人工核实。",
+        "The outcome of the follow-up task is unknown: it may or may not exist. Please check by hand.",
     ),
-    "task_failed": ("跟进任务：创建失败（{why}）。", "Follow-up task: creating it failed ({why})."),
+    "task_failed": ("创建跟进任务失败（{why}）。", "Creating the follow-up task failed ({why})."),
     # sources
     "get_user_activity": ("活跃情况", "activity"),
     "get_user_orders": ("订单与付费", "orders and payments"),

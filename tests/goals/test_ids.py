@@ -1,5 +1,7 @@
 """Customer ids in a sentence are found whole or not at all (B09, B30)."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -155,8 +157,33 @@ def test_a_number_of_days_is_no_id_where_ids_are_short_numbers(text: str, found:
     assert learn_pattern(["1", "2", "15"]).find(text) == found
 
 
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        (["AB123CD", "XY987ZW"], "Does AB123CD need priority follow-up?"),
+        (["ab12cd", "x9y8z7"], "Should we follow up with ab12cd before Friday?"),
+        (["2e4581", "43a9e3", "0a282f"], "2e4581: a decade of orders, a new facade"),
+    ],
+)
+def test_a_plain_word_is_no_id_where_ids_mix_letters_and_digits(
+    known: list[str], text: str
+) -> None:
+    assert learn_pattern(known).find(text) == [i for i in known if i in text]
+
+
 def test_the_example_is_one_of_the_ids_of_the_largest_family() -> None:
     assert learn_pattern(["C00017", "user_1", "user_2"]).example in {"user_1", "user_2"}
+
+
+@pytest.mark.parametrize("word", ["a1", "ab", "1", "a1-", "a_1", "user_123x", "A"])
+def test_a_long_word_is_read_in_no_time(word: str) -> None:
+    """Twelve repetitions first, so that a pattern that backtracks fails instead of hanging."""
+    for times in (12, 1000):
+        for end in ("_", "-", "_!", ".a", "é"):
+            began = time.process_time()
+            SEED.find_unreadable(word * times + end)
+            SEED.blank(word * times + end)
+            assert time.process_time() - began < 0.1
 
 
 DIGITS = st.integers(0, 10**7).map(str)

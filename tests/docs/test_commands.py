@@ -1,0 +1,134 @@
+"""Every command and every program in the documents is run."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from followup_agent.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+WAITS = ("要不要跟进' --thread", "Create a follow-up task")
+
+
+def blocks(language: str) -> list[str]:
+    """The code blocks of this language in the README."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    """The shell commands of the README, in order, without their remarks."""
+    return [re.sub(r"\s{2,}#.*", "", line) for block in blocks("sh") for line in block.splitlines()]
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """One `followup` command in this folder."""
+    words = shlex.split(command)
+    assert words[0] == "followup"
+    return subprocess.run(
+        [sys.executable, "-m", "followup_agent.cli.start", *words[1:]],
+        cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60,
+        env={**os.environ, "FOLLOWUP_HOME": str(folder / "home")},
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
+    """In the order of the page, in one folder."""
+    rows = {
+        "customers.csv": "customer_id,name,segment,signed_up_at\nuser_1,A,business,2026-01-01\n",
+        "activity.csv": "customer_id,occurred_at,kind\nuser_1,2026-02-01T10:00:00Z,login\n",
+        "orders.csv": "order_id,customer_id,placed_at,paid_at,amount,currency,status\nO1,user_1,2026-02-01,,9.5,CNY,placed\n",
+        "tickets.csv": "ticket_id,customer_id,opened_at,closed_at,priority,kind,subject,body\nT1,user_1,2026-02-01,,low,bug,坏了,\n",
+    }
+    for name, text in rows.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert len(commands()) > 10
+    for command in commands():
+        done = run(command, tmp_path)
+        expected = 3 if any(words in command for words in WAITS) else 0
+        assert done.returncode == expected, (command, done.stderr)
+
+
+@pytest.mark.slow
+def test_the_mapping_of_the_readme_loads(tmp_path: Path) -> None:
+    (tmp_path / "mapping.toml").write_text(blocks("toml")[0], encoding="utf-8")
+    rows = {
+        "accounts.csv": "account_id,account_name,plan,signup_date\nA-1,X,Pro,31.12.2025\n",
+        "feature_usage.csv": "subscription_id,used_on\nS-1,2026-02-01\n",
+        "subscriptions.csv": "subscription_id,account_id,start_date,price\nS-1,A-1,2026-01-01,10\n",
+        "support_tickets.csv": "id,account_id,opened,closed,priority\nT-1,A-1,2026-02-01,,medium\n",
+    }
+    for name, text in rows.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = run("followup data import --map mapping.toml --json", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert set(json.loads(done.stdout)["rows"].values()) == {1}
+
+
+@pytest.mark.slow
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    assert run("followup data sample --customers 3", tmp_path).returncode == 0
+    done = subprocess.run(
+        [sys.executable, "-c", blocks("python")[0]],
+        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60,
+        env={**os.environ, "FOLLOWUP_HOME": str(tmp_path / "home")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "判断：user_123 需要重点跟进" in done.stdout
+    assert done.stdout.rstrip().endswith("RunStopped")
+
+
+@pytest.mark.slow
+def test_the_cells_of_the_notebooks_run(tmp_path: Path) -> None:
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        program = "\n".join(
+            "".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True,
+            encoding="utf-8", check=False, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+def test_every_command_and_setting_named_exists() -> None:
+    from followup_agent.service.settings import Settings
+
+    known = get_command(app).commands  # type: ignore[attr-defined]
+    pages = [README, *(p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md"))]
+    for page in pages:
+        for name in re.findall(r"`followup ([a-z]+)", page):
+            assert name in known, name
+        for setting in re.findall(r"FOLLOWUP_([A-Z_]+)", page):
+            assert setting.lower() in Settings.model_fields, setting
+    for setting in Settings.model_fields:
+        assert f"FOLLOWUP_{setting.upper()}" in README, setting
+
+
+def test_every_link_in_the_pages_leads_somewhere() -> None:
+    for path in [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "evals/README.md",
+    ]:
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (path.parent / target).exists(), (path, target)
+
+
+def test_every_file_named_as_code_in_the_pages_exists() -> None:
+    for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for name in re.findall(
+            r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|toml|md))`", path.read_text(encoding="utf-8")
+        ):
+            assert (ROOT / name).exists(), (path, name)
