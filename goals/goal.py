@@ -12,60 +12,94 @@ from followup_agent.goals.text import normal_form
 from followup_agent.goals.windows import read_window
 from followup_agent.state import Goal, GoalKind, TaskWish
 
-_TASK_NOUN = (
-    r"(?:跟进|回访|follow[\s\-]?up)?\s*(?:任务|工作项|待办|提醒|tasks?|to-?dos?|reminders?)"
+
+def _words(*alternatives: str) -> re.Pattern[str]:
+    return re.compile("|".join(alternatives), re.IGNORECASE)
+
+
+_ZH_MAKE = r"(?:创建|新建|建立|建|开|派|发送|发|下发|生成|加|安排|提交)"
+_EN_MAKE = r"(?:create|make|send|open|add|schedule|assign|set(?:\s+up)?|raise|file|log)"
+_EN_MAKING = r"(?:creating|making|sending|opening|adding|scheduling|assigning|setting|raising)"
+_SAME_CLAUSE = r"[^，。,.;；?？!！]"
+
+_TASK = _words(
+    rf"{_ZH_MAKE}\s*(?:一个|个|一条|条)?{_SAME_CLAUSE}{{0,16}}?(?:任务|工作项|待办|提醒)",
+    r"(?:安排|派)\s*(?:一下|个|一次|人|专人|人工|同事|客服|客户经理)*\s*(?:去|来)?\s*(?:跟进|回访|联系)",
+    rf"\b{_EN_MAKE}\b{_SAME_CLAUSE}{{0,40}}?\b(?:tasks?|to-?dos?|reminders?)\b",
+    rf"\b{_EN_MAKE}\s+(?:a|an|one|the)?\s*follow[\s\-]?up\b",
+    r"\b(?:schedule|arrange|set\s+up)\s+(?:a\s+)?call\b",
+    r"\bremind\s+me\b|提醒我",
 )
-_TASK = re.compile(
-    rf"(?:创建|新建|建立?|开|派|发送?|下发|生成|加|安排|提交)\s*(?:一个|个|一条|条)?\s*(?:[^，。,.;；?？]{{0,12}}?){_TASK_NOUN}"
-    r"|(?:安排|派)\s*(?:一下|个|一次|人|专人|人工|同事|客服|客户经理)*\s*(?:去|来)?\s*(?:跟进|回访|联系)"
-    r"|\b(?:create|make|send|open|add|schedule|assign|set\s+up|raise|file|log)\b"
-    rf"[^.;?!]{{0,40}}?\b(?:follow[\s\-]?up\s*)?(?:tasks?|to-?dos?|reminders?)\b"
-    r"|\b(?:schedule|arrange|set\s+up)\s+(?:a\s+)?(?:follow[\s\-]?up|call)\b",
-    re.IGNORECASE,
+_NO_TASK = _words(
+    rf"(?:不要|不用|不必|别|无需|不需要|先不|勿){_SAME_CLAUSE}{{0,16}}?{_ZH_MAKE}",
+    rf"\b(?:do\s+not|don['’]?t|never|no\s+need\s+to)\s+{_EN_MAKE}\b",
+    rf"\b(?:without|not)\s+{_EN_MAKING}\b",
+    r"\bno\s+(?:follow[\s\-]?up\s+)?(?:tasks?|to-?dos?|reminders?)\b",
 )
-_NO_TASK = re.compile(
-    r"(?:不要|不用|不必|别|无需|先不|勿|不)\s*(?:再|先|去)?\s*(?:创建|新建|建|开|派|发|下发|生成|加|安排|提交)"
-    r"|\b(?:do\s+not|don'?t|without|no\s+need\s+to|never)\s+"
-    r"(?:create|creating|make|making|send|sending|open|opening|add|adding|schedule|scheduling)",
-    re.IGNORECASE,
+_WHETHER_TASK = _words(
+    rf"(?:要不要|需不需要|是否需要|是否|该不该|用不用){_SAME_CLAUSE}{{0,16}}?{_ZH_MAKE}",
+    rf"\b(?:should|shall|must|do)\s+(?:i|we|you)\s+(?:have\s+to\s+|need\s+to\s+)?{_EN_MAKE}\b",
 )
-_IF_NEEDED = re.compile(
-    r"如果|若|要是|如需|需要的话|有必要|必要时|值得的话|\bif\b|\bwhen\s+needed\b|\bshould\s+(?:it|they)\b",
-    re.IGNORECASE,
+_IF_NEEDED = _words(
+    "如果|若|要是|如需|的话|有必要就|必要时|需要就",
+    r"\bif\b|\bwhen\s+needed\b|\bin\s+case\b|\bshould\s+(?:it|they|this|the)\b",
 )
-_KIND_WORDS: tuple[tuple[GoalKind, str], ...] = (
+
+_KINDS: tuple[tuple[GoalKind, re.Pattern[str]], ...] = (
     (
         "judgement",
-        r"跟进|回访|流失|风险|重点|关注|挽留|健康|follow[\s\-]?(?:ed\s+)?up|priorit|churn|at[\s\-]risk|\brisk|attention|"
-        r"worr(?:y|ied)|reach\s+out|check\s+in\s+with|healthy",
+        _words(
+            "跟进|回访|流失|风险|重点|关注|挽留|健康|优先级|高危|预警|该不该联系|要不要联系",
+            r"follow(?:ed|ing)?[\s\-]?up|priorit|churn|\brisk|attention|reach\s+out|check\s+in\s+with",
+            r"worr(?:y|ied)|concern|red\s+flags?|health|worth\s+(?:a\s+call|contacting|calling)",
+            r"should\s+(?:we|i)\s+(?:call|contact|phone|email)",
+        ),
     ),
     (
         "tickets",
-        r"工单|投诉|报障|升级处理|升级|escalat|tickets?\b|complain|support\s+case|\bissues?\b",
+        _words(
+            "工单|投诉|报障|升级|没解决|未解决|没处理|未处理",
+            r"escalat|tickets?\b|complain|support\s+(?:case|request)|\bissues?\b|unresolved|\bproblems?\b",
+        ),
     ),
     (
         "orders",
-        r"订单|下单|付费|付款|支付|消费|购买|买了|买过|复购|续费|花了|金额|order|\bpaid\b|\bpay(?:s|ing|ment)?s?\b|"
-        r"purchas|\bbought\b|\bbuy|\bspen[dt]|\bspending|revenue|renew",
+        _words(
+            "订单|下单|付费|付款|付了|付过|支付|消费|购买|买了|买过|复购|续费|花了|金额|退款|充值|欠费",
+            r"(?<!in )\borders?\b(?!\s+to\b)|\bordered\b|\bpaid\b|\bpay(?:s|ing|ments?)?\b|purchas|\bbought\b",
+            r"\bbuy|\bspen[dt]|revenue|renew|refund",
+        ),
     ),
     (
         "activity",
-        r"活跃|登录|登陆|上线|在用|使用情况|来过|沉默|logins?\b|\blog(?:ged|s)?[\s\-]?(?:in|on)\b|\bactive\b|activity|"
-        r"inactive|usage|\busing\b|\bused?\b|\bseen\b|quiet",
+        _words(
+            "活跃|登录|登陆|上线|在用|使用|来过|没来|没用|没上|访问|沉默",
+            r"logins?\b|\blog(?:ged|s|ging)?[\s\-]?(?:in|on)\b|\bactiv(?:e|ity)\b|inactive|\busage\b|\busing\b",
+            r"\bused?\b|\bseen\b|\bquiet\b|\bvisit",
+        ),
     ),
     (
         "judgement",
-        r"判断|评估|情况|怎么样|如何|看看|看一下|要不要|judge|assess|evaluat|how\s+is|how'?s|status",
+        _words(
+            "判断|评估|分析|诊断|情况|状态|怎么样|如何|看看|看一下|查一下|要不要|联系|异常|还好",
+            r"judge|assess|evaluat|review|analy[sz]e|\bhow\s+(?:is|are|about)\b|how'?s|status",
+            r"what\s+about|tell\s+me\s+about|\bcheck\b|\blook\s+(?:at|into)\b|\bdoing\b|\bcontact",
+        ),
     ),
 )
-"""The first kind whose words occur; words of judgement go before the sources they may name."""
-_KINDS = tuple((kind, re.compile(words, re.IGNORECASE)) for kind, words in _KIND_WORDS)
-_DUE = re.compile(
-    r"(?:[0-9]+|[一二两三四五六七八九十]+)\s*天(?:之?内|后|以内)(?:完成|处理|跟进|回访|联系|到期|截止)"
-    r"|\bdue\s+(?:in|within)\s+\w+\s+(?:days?|weeks?)",
-    re.IGNORECASE,
+"""The first kind whose words occur: words of judgement go before the sources they may name, and a
+mere "check" or "how is" after them."""
+
+_ZH_COUNT = r"(?:[0-9]+|[一二两三四五六七八九十]+)\s*个?\s*(?:天|日|周|星期|礼拜|月)"
+_EN_COUNT = r"(?:[0-9]+|a|an|one|two|three|four|five|six|seven|ten)\s+(?:days?|weeks?|months?)"
+_DUE = _words(
+    rf"{_ZH_COUNT}\s*(?:之?内|以内|后|之后)\s*(?:完成|处理|跟进|回访|联系|到期|截止|解决)",
+    rf"(?:期限|截止|到期|限期)\s*(?:是|为)?\s*{_ZH_COUNT}",
+    rf"\b(?:due|done|finished|completed?)\s+(?:in|within)\s+{_EN_COUNT}",
 )
-_BARE_ID = re.compile(r"[\s\W]*", re.UNICODE)
+_DUE_OF_A_TASK = _words(rf"{_ZH_COUNT}\s*(?:后|之后)", rf"\b(?:in|within)\s+{_EN_COUNT}")
+"""In a goal that asks for a task, "in 3 days" says when it is due."""
+_NO_WORD = re.compile(r"[\s\W]*")
 
 
 def read_goal(text: str, ids: IdPattern, as_of: datetime, zone: tzinfo) -> Goal:
@@ -74,11 +108,14 @@ def read_goal(text: str, ids: IdPattern, as_of: datetime, zone: tzinfo) -> Goal:
     words = ids.blank(normal)
     subjects = ids.find(normal)
     task = _task_wish(words)
+    looking_back = _DUE.sub(" ", words)
+    if task != "none":
+        looking_back = _DUE_OF_A_TASK.sub(" ", looking_back)
     return Goal(
         kind=_kind(words, task, has_id=bool(subjects)),
         subjects=subjects,
         unreadable_ids=ids.find_unreadable(normal),
-        window=read_window(_DUE.sub(" ", words), as_of.astimezone(zone).date()),
+        window=read_window(looking_back, as_of.astimezone(zone).date()),
         task=task,
     )
 
@@ -99,15 +136,17 @@ def read_answer(goal: Goal, text: str, ids: IdPattern, as_of: datetime, zone: tz
 def _task_wish(words: str) -> TaskWish:
     if not _TASK.search(words) or _NO_TASK.search(words):
         return "none"
-    return "if_needed" if _IF_NEEDED.search(words) else "requested"
+    if _IF_NEEDED.search(words):
+        return "if_needed"
+    return "none" if _WHETHER_TASK.search(words) else "requested"
 
 
 def _kind(words: str, task: TaskWish, *, has_id: bool) -> GoalKind:
     if task == "requested":
         return "task"
+    if task == "if_needed":
+        return "judgement"
     for kind, pattern in _KINDS:
         if pattern.search(words):
             return kind
-    if has_id and _BARE_ID.fullmatch(words):
-        return "judgement"
-    return "unclear"
+    return "judgement" if has_id and _NO_WORD.fullmatch(words) else "unclear"

@@ -6,7 +6,7 @@ database: a fixed part is kept (`user_`, `C`), the rest becomes a class of chara
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 DEFAULT_PATTERN = r"user_[0-9]+"
@@ -17,8 +17,19 @@ _AFTER = r"(?![A-Za-z0-9_])(?![\-.][A-Za-z0-9_])"
 """An id ends where no letter, digit or `_` goes on. Chinese characters end it: `\\b` would not."""
 
 _LOOKS_LIKE_ID = re.compile(
-    rf"{_BEFORE}(?=[A-Za-z0-9_\-]*[0-9])(?=[A-Za-z0-9_\-]*[A-Za-z_])[A-Za-z0-9]+(?:[_\-]?[A-Za-z0-9]+)*{_AFTER}"
+    rf"{_BEFORE}(?![0-9]+[\-_]?(?:d|days?|weeks?|months?|quarters?|years?|h|hours?|st|nd|rd|th)\b)"
+    rf"(?=[A-Za-z0-9_\-]*[0-9])(?=[A-Za-z0-9_\-]*[A-Za-z_])(?=[A-Za-z0-9]*[_\-]|[A-Za-z0-9]{{5}})"
+    rf"[A-Za-z0-9]+(?:[_\-]+[A-Za-z0-9]+)*{_AFTER}",
+    re.IGNORECASE,
 )
+"""Letters and digits with a separator, or five and more of them: P1, B2B, Q4, 24h and 14-day are
+everyday words."""
+_COUNTED = re.compile(
+    r"\s*(?:个\s*)?(?:天|日|周|星期|礼拜|月|年|季度|小时|笔|单|次|元|块|%|个"
+    r"|(?:days?|weeks?|months?|quarters?|years?|hours?|times|orders?|tickets?|logins?)\b)",
+    re.IGNORECASE,
+)
+"""What follows a number that counts something: such a number is no id."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +47,28 @@ class IdPattern:
 
     def find(self, normal_text: str) -> list[str]:
         """Ids in the text in order, each once. `user_123abc` and `xuser_123` hold none."""
-        found = (self._spell(match.group()) for match in self._regex.finditer(normal_text))
+        found = (self._spell(match.group()) for match in self._matches(normal_text))
         return list(dict.fromkeys(found))
+
+    def _matches(self, normal_text: str) -> Iterator[re.Match[str]]:
+        for match in self._regex.finditer(normal_text):
+            counts = match.group().isdigit() and _COUNTED.match(normal_text, match.end())
+            if not counts:
+                yield match
 
     def find_unreadable(self, normal_text: str) -> list[str]:
         """Words that look like an id but have not its form here, each once."""
-        rest = self._regex.sub(" ", normal_text)
+        rest = self._without_ids(normal_text)
         return list(dict.fromkeys(match.group() for match in _LOOKS_LIKE_ID.finditer(rest)))
 
     def blank(self, normal_text: str) -> str:
         """The text without ids and id-like words, so that their digits are not read as windows."""
-        return _LOOKS_LIKE_ID.sub(" ", self._regex.sub(" ", normal_text))
+        return _LOOKS_LIKE_ID.sub(" ", self._without_ids(normal_text))
+
+    def _without_ids(self, normal_text: str) -> str:
+        for match in reversed(list(self._matches(normal_text))):
+            normal_text = f"{normal_text[: match.start()]} {normal_text[match.end() :]}"
+        return normal_text
 
     def _spell(self, typed: str) -> str:
         """Upper and lower case as the pattern has them: USER_123 is user_123, c00017 is C00017."""
@@ -101,5 +123,7 @@ def _generalise(group: list[str]) -> str:
         else:
             letters = "a-f" if re.fullmatch(r"[0-9a-f]+", text) else "a-z" * (text.lower() == text)
             letters = letters or ("A-Z" if text.upper() == text else "A-Za-z")
-            pattern += f"[0-9{letters}]{{{shortest},}}"
+            # Without a fixed part in front only a digit tells an id from a plain word.
+            digit = "" if pattern else f"(?=[{letters}]*[0-9])"
+            pattern += f"{digit}[0-9{letters}]{{{shortest},}}"
     return pattern

@@ -15,6 +15,7 @@ def normal_form(text: str) -> str:
     plain = unicodedata.normalize("NFKC", text)
     if not plain.isprintable():
         plain = "".join(c for c in plain if unicodedata.category(c) != "Cf")
+        plain = unicodedata.normalize("NFKC", plain)  # what the invisible ones kept apart
     return " ".join(plain.split())
 
 

@@ -224,7 +224,7 @@ async def test_a_window_at_the_end_of_time_is_refused_or_empty(
         ACTIVITY.parse_args({"user_id": "user_123", "days": 7, "until": until})
     except ValidationError:
         return
-    args, result = await business.run(ACTIVITY, days=7, until=until)
+    _, result = await business.run(ACTIVITY, days=7, until=until)
     assert ACTIVITY.is_empty(result)
 
 

@@ -177,13 +177,14 @@ def test_the_example_is_one_of_the_ids_of_the_largest_family() -> None:
 
 @pytest.mark.parametrize("word", ["a1", "ab", "1", "a1-", "a_1", "user_123x", "A"])
 def test_a_long_word_is_read_in_no_time(word: str) -> None:
-    """Twelve repetitions first, so that a pattern that backtracks fails instead of hanging."""
-    for times in (12, 1000):
+    """A short one first, so that a pattern that backtracks fails instead of hanging."""
+    for length in (16, 20, 24, 28, 32, 4000):
         for end in ("_", "-", "_!", ".a", "é"):
+            text = (word * length)[:length] + end
             began = time.process_time()
-            SEED.find_unreadable(word * times + end)
-            SEED.blank(word * times + end)
-            assert time.process_time() - began < 0.1
+            SEED.find_unreadable(text)
+            SEED.blank(text)
+            assert time.process_time() - began < 0.05
 
 
 DIGITS = st.integers(0, 10**7).map(str)
