@@ -19,34 +19,47 @@ head, UTC by default.
 """
 
 import csv
-import re
 import sqlite3
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+)
 
 from followup_agent.customers.load import Row, Rows
+from followup_agent.customers.lookup import USER_ID_PATTERN
 from followup_agent.service.errors import CustomerDataError
+from followup_agent.service.settings import known_zone
 
 RELATIONS = ("customers", "activity_events", "orders", "tickets")
 MAX_CELL = 10_000_000
 
 
-def _time(value: Any) -> Any:
+def _time(value: Any, info: ValidationInfo) -> Any:
+    """ISO 8601; without a zone, in the mapping's."""
     if isinstance(value, datetime) or value is None:
         return value
     moment = datetime.fromisoformat(str(value).strip())
-    return (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).astimezone(UTC)
+    zone: tzinfo = (info.context or {}).get("zone", UTC)
+    return (moment.replace(tzinfo=zone) if moment.tzinfo is None else moment).astimezone(UTC)
 
 
 Time = Annotated[datetime, BeforeValidator(_time)]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
+CustomerId = Annotated[str, Field(pattern=USER_ID_PATTERN)]
 
 
 class _Row(BaseModel):
@@ -54,21 +67,21 @@ class _Row(BaseModel):
 
 
 class _Customer(_Row):
-    customer_id: Id
+    customer_id: CustomerId
     name: str = ""
     segment: str = "general"
     signed_up_at: Time
 
 
 class _Event(_Row):
-    customer_id: Id
+    customer_id: CustomerId
     occurred_at: Time
     kind: Annotated[str, Field(min_length=1)] = "login"
 
 
 class _Order(_Row):
     order_id: Id
-    customer_id: Id
+    customer_id: CustomerId
     placed_at: Time
     paid_at: Time | None = None
     amount: Annotated[float, Field(allow_inf_nan=False)]
@@ -78,7 +91,7 @@ class _Order(_Row):
 
 class _Ticket(_Row):
     ticket_id: Id
-    customer_id: Id
+    customer_id: CustomerId
     opened_at: Time
     closed_at: Time | None = None
     priority: Literal["low", "normal", "high", "urgent"]
@@ -98,10 +111,8 @@ _KEYS = {"customers": "customer_id", "orders": "order_id", "tickets": "ticket_id
 
 def read_files(files: Mapping[str, Path]) -> Rows:
     """The rows of CSV files with our column names, by relation; all four are needed."""
-    return _checked(
-        {relation: _numbered(files[relation]) for relation in RELATIONS},
-        {relation: str(files[relation]) for relation in RELATIONS},
-    )
+    sources = {relation: Source(str(files[relation]), "line") for relation in RELATIONS}
+    return _checked({name: _read_csv(files[name]) for name in RELATIONS}, sources, UTC)
 
 
 def read_mapping(mapping: Path, folder: Path | None = None) -> Rows:
@@ -123,16 +134,16 @@ def read_mapping(mapping: Path, folder: Path | None = None) -> Rows:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.create_function("parse_time", 2, _parse_time, deterministic=True)
         for name, file in declared.files.items():
-            _load_text_table(connection, name, base / file)
+            try:
+                _load_text_table(connection, name, _read_csv(base / file))
+            except sqlite3.Error as error:
+                raise CustomerDataError(f"{base / file} cannot be loaded: {error}") from error
         relations = {
             relation: _query(connection, mapping, relation, getattr(declared.relations, relation))
             for relation in RELATIONS
         }
-        zone = ZoneInfo(declared.timezone)
-        return _checked(
-            {relation: _with_zone(rows, zone) for relation, rows in relations.items()},
-            {relation: f"{mapping}, relations.{relation}" for relation in RELATIONS},
-        )
+        sources = {name: Source(f"{mapping}, relations.{name}", "row") for name in RELATIONS}
+        return _checked(relations, sources, ZoneInfo(declared.timezone))
 
 
 class _Relations(BaseModel):
@@ -149,28 +160,59 @@ class _Mapping(BaseModel):
 
     files: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str]
     relations: _Relations
-    timezone: str = "UTC"
+    timezone: Annotated[str, AfterValidator(known_zone)] = "UTC"
 
 
-NumberedRow = tuple[int, Mapping[str, Any]]
-"""Line of the file, or number of the row a query gave; and the row."""
+@dataclass(frozen=True)
+class Source:
+    """Where rows come from, to name a bad one."""
+
+    name: str
+    counts: str
+    """'line' of a file, or 'row' of a query's result."""
 
 
-def _numbered(path: Path) -> Iterator[NumberedRow]:
-    """The rows of one CSV file with their line numbers; empty cells are None."""
+@dataclass(frozen=True)
+class Table:
+    """Columns, and rows with their numbers; empty cells are None."""
+
+    columns: list[str]
+    rows: Iterable[tuple[int, Sequence[Any]]]
+
+
+def _read_csv(path: Path) -> Table:
+    """One CSV file; CustomerDataError when it is none, or when its first line cannot name columns."""
+    rows = _csv_rows(path)
+    first = next(rows, None)
+    if first is None:
+        raise CustomerDataError(f"{path} is empty: the first line must name the columns")
+    columns = [cell.strip() for cell in first[1]]
+    twice = sorted({name for name in columns if columns.count(name) > 1 or not name})
+    if twice:
+        raise CustomerDataError(
+            f"{path}, line 1: column {twice[0]!r} is named twice, or not at all"
+        )
+
+    def cells() -> Iterator[tuple[int, Sequence[Any]]]:
+        for number, row in rows:
+            if len(row) != len(columns):
+                raise CustomerDataError(
+                    f"{path}, line {number}: the first line names {len(columns)} columns, "
+                    f"this one has {len(row)}"
+                )
+            yield number, [cell or None for cell in row]
+
+    return Table(columns, cells())
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(MAX_CELL)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restkey="", strict=True)
-            if reader.fieldnames is None:
-                raise CustomerDataError(f"{path} is empty: the first line must name the columns")
+            reader = csv.reader(file, strict=True)
             for row in reader:
-                if "" in row or None in row.values():
-                    raise CustomerDataError(
-                        f"{path}, line {reader.line_num}: {len(reader.fieldnames)} columns are "
-                        "named in the first line, this one has more or fewer"
-                    )
-                yield reader.line_num, {name: cell or None for name, cell in row.items()}
+                if row:
+                    yield reader.line_num, row
     except OSError as error:
         raise CustomerDataError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -179,31 +221,21 @@ def _numbered(path: Path) -> Iterator[NumberedRow]:
         raise CustomerDataError(f"{path} is not a CSV file: {error}") from error
 
 
-def _load_text_table(connection: sqlite3.Connection, name: str, path: Path) -> None:
-    rows = _numbered(path)
-    first = next(rows, None)
-    if first is None:
-        columns = path.read_text(encoding="utf-8-sig").splitlines()[0].split(",")
-    else:
-        columns = list(first[1])
-    names = ", ".join(f'"{column.strip()}"' for column in columns)
+def _load_text_table(connection: sqlite3.Connection, name: str, table: Table) -> None:
+    names = ", ".join('"' + column.replace('"', '""') + '"' for column in table.columns)
     connection.execute(f'CREATE TABLE "{name}" ({names})')
-    if first is not None:
-        marks = ", ".join("?" * len(columns))
-        content = (tuple(row.values()) for _, row in (first, *rows))
-        connection.executemany(f'INSERT INTO "{name}" VALUES ({marks})', content)  # noqa: S608 - the name has the form of one, and SQLite quotes it
+    marks = ", ".join("?" * len(table.columns))
+    insert = f'INSERT INTO "{name}" VALUES ({marks})'  # noqa: S608 - names are quoted
+    connection.executemany(insert, (row for _, row in table.rows))
 
 
-def _query(
-    connection: sqlite3.Connection, mapping: Path, relation: str, sql: str
-) -> Iterable[NumberedRow]:
+def _query(connection: sqlite3.Connection, mapping: Path, relation: str, sql: str) -> Table:
     try:
         cursor = connection.execute(sql)
-        columns = [column[0] for column in cursor.description or ()]
-        return [
-            (number, dict(zip(columns, row, strict=True)))
-            for number, row in enumerate(cursor, start=1)
-        ]
+        if cursor.description is None:
+            raise CustomerDataError(f"mapping {mapping}, relations.{relation}: this is no SELECT")
+        columns = [column[0] for column in cursor.description]
+        return Table(columns, list(enumerate(cursor, start=1)))
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise CustomerDataError(f"mapping {mapping}, relations.{relation}: {error}") from error
 
@@ -218,51 +250,36 @@ def _parse_time(text: str | None, time_format: str) -> str | None:
         return text
 
 
-_NAIVE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
-
-
-def _with_zone(rows: Iterable[NumberedRow], zone: ZoneInfo) -> Iterator[NumberedRow]:
-    """Times without zone, read in the mapping's zone."""
-    for number, row in rows:
-        yield (
-            number,
-            {
-                name: datetime.fromisoformat(value).replace(tzinfo=zone)
-                if name.endswith("_at") and isinstance(value, str) and _NAIVE.fullmatch(value)
-                else value
-                for name, value in row.items()
-            },
-        )
-
-
-def _checked(relations: Mapping[str, Iterable[NumberedRow]], sources: Mapping[str, str]) -> Rows:
+def _checked(tables: Mapping[str, Table], sources: Mapping[str, Source], zone: tzinfo) -> Rows:
     """All rows, typed; CustomerDataError for the first bad one."""
-    checked: dict[str, list[Row]] = {}
-    for relation in RELATIONS:
-        model, key = _MODELS[relation], _KEYS.get(relation)
-        seen: dict[str, int] = {}
-        checked[relation] = []
-        for number, raw in relations[relation]:
-            where = f"{sources[relation]}, line {number}"
-            if "relations." in sources[relation]:
-                where = f"{sources[relation]}, row {number}"
-            missing = [name for name in model.model_fields if name not in raw]
-            if missing:
-                raise CustomerDataError(
-                    f"{sources[relation]}: no column {', '.join(map(repr, missing))}; "
-                    f"{relation} needs {', '.join(model.model_fields)}"
-                )
-            given = {name: value for name, value in raw.items() if value is not None}
-            try:
-                row = model.model_validate(given).model_dump()
-            except ValidationError as error:
-                problem = error.errors(include_url=False)[0]
-                column = str(problem["loc"][0])
-                cell = raw.get(column)
-                said = "is empty" if cell is None else f"is {str(cell)[:60]!r}"
-                message = problem["msg"].removeprefix("Value error, ")
-                raise CustomerDataError(f"{where}: {column} {said}: {message}") from error
-            if key is not None and (before := seen.setdefault(row[key], number)) != number:
-                raise CustomerDataError(f"{where}: {key} {row[key]!r} is there already ({before})")
-            checked[relation].append(row)
-    return Rows(**checked)
+    return Rows(**{name: _typed(name, tables[name], sources[name], zone) for name in RELATIONS})
+
+
+def _typed(relation: str, table: Table, source: Source, zone: tzinfo) -> list[Row]:
+    model, key = _MODELS[relation], _KEYS.get(relation)
+    missing = [name for name in model.model_fields if name not in table.columns]
+    if missing:
+        raise CustomerDataError(
+            f"{source.name}: no column {', '.join(map(repr, missing))}; "
+            f"{relation} needs {', '.join(model.model_fields)}"
+        )
+    seen: dict[str, int] = {}
+    typed: list[Row] = []
+    for number, cells in table.rows:
+        where = f"{source.name}, {source.counts} {number}"
+        raw = dict(zip(table.columns, cells, strict=True))
+        given = {name: value for name, value in raw.items() if value is not None}
+        try:
+            row = model.model_validate(given, context={"zone": zone}).model_dump()
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            column = str(problem["loc"][0])
+            said = "is empty" if raw.get(column) is None else f"is {str(raw[column])[:60]!r}"
+            message = problem["msg"].removeprefix("Value error, ")
+            raise CustomerDataError(f"{where}: {column} {said}: {message}") from error
+        if key is not None and (before := seen.setdefault(row[key], number)) != number:
+            raise CustomerDataError(
+                f"{where}: {key} {row[key]!r} is there already ({source.counts} {before})"
+            )
+        typed.append(row)
+    return typed

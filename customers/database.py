@@ -1,11 +1,13 @@
 """Open the customer database and run queries on it without blocking the event loop."""
 
+import re
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, inspect, make_url, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -33,11 +35,16 @@ class CustomerDatabase:
         try:
             self.url = make_url(url)
             self._engine: Engine = create_engine(
-                self.url, connect_args=_connect_args(self.url.drivername), pool_pre_ping=True
+                self.url,
+                connect_args=_connect_args(self.url.drivername),
+                pool_pre_ping=True,
+                pool_size=max_threads,  # a connection for each thread: none waits for another's
             )
+            event.listen(self._engine, "before_cursor_execute", _stop_if_cancelled)
         except ArgumentError as error:
+            shown = re.sub(r"://[^@]*@", "://***@", url)
             raise CustomerDataError(
-                f"customers URL {url!r} is not a database URL; use sqlite:///FILE or "
+                f"customers URL {shown!r} is not a database URL; use sqlite:///FILE or "
                 "postgresql+psycopg://USER@HOST/NAME"
             ) from error
         except ImportError as error:
@@ -73,11 +80,13 @@ class CustomerDatabase:
 
     async def _in_thread(self, work: Callable[[Connection], T], *, write: bool) -> T:
         running: list[Any] = []
+        cancelled = threading.Event()
 
         def call() -> T:
             if self.url.get_backend_name() == "sqlite":
                 self._require_file()
             with self._engine.connect() as connection:
+                connection.info[CANCELLED] = cancelled
                 running.append(connection.connection.driver_connection)
                 try:
                     result = work(connection)
@@ -88,6 +97,7 @@ class CustomerDatabase:
                     running.clear()
 
         def cancel() -> None:
+            cancelled.set()
             for connection in tuple(running):
                 with suppress(Exception):  # it has just ended by itself, or is gone
                     stop = getattr(connection, "interrupt", None) or connection.cancel
@@ -165,6 +175,16 @@ class CustomerDatabase:
     def close(self) -> None:
         """Close the pooled connections."""
         self._engine.dispose()
+
+
+CANCELLED = "followup_cancelled"
+
+
+def _stop_if_cancelled(connection: Connection, *_: Any) -> None:
+    """Start no further statement of a call that nobody waits for."""
+    cancelled = connection.info.get(CANCELLED)
+    if cancelled is not None and cancelled.is_set():
+        raise ToolUnavailable("the call was cancelled")
 
 
 def _connect_args(drivername: str) -> dict[str, Any]:

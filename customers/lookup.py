@@ -1,21 +1,29 @@
 """What every customer tool asks first: does this customer exist, and of which segment is it?"""
 
+import re
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
-from sqlalchemy import Connection, select
+from sqlalchemy import Column, Connection, Text, cast, select
 
 from followup_agent.customers.tables import customers, instant
 from followup_agent.customers.windows import days_between
-from followup_agent.tools.definition import CustomerNotFound, ToolArgs, ToolContext, ToolResult
+from followup_agent.tools.definition import (
+    CustomerNotFound,
+    ToolArgs,
+    ToolContext,
+    ToolResult,
+    ToolUnavailable,
+)
 from followup_agent.tools.outcome import FactDraft, Language
 
+USER_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:@/+\-]{0,63}$"
+"""Any usual form of id; no blanks, quotes or semicolons: what follows them was never part of one.
+The import refuses other ids, so that none is stored that could not be asked about."""
 USER_ID = Field(
-    min_length=1,
-    max_length=64,
-    pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:\-]*$",
+    pattern=USER_ID_PATTERN,
     description="Customer id exactly as the user gave it, e.g. 'user_123'.",
 )
 
@@ -32,10 +40,12 @@ def _no_bool(value: Any) -> Any:
     return value
 
 
-def _day_text(value: Any) -> Any:
-    if value is not None and not isinstance(value, str | date):
-        raise ValueError("a day as YYYY-MM-DD")
-    return value
+def _day(value: Any) -> Any:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
+        value = date.fromisoformat(value)
+    if value is None or (type(value) is date and 1970 <= value.year < 9000):
+        return value
+    raise ValueError("a day as YYYY-MM-DD")
 
 
 class WindowArgs(CustomerArgs):
@@ -47,7 +57,7 @@ class WindowArgs(CustomerArgs):
     days: Annotated[int, BeforeValidator(_no_bool)] = Field(
         ge=1, le=365, description="Lookback in calendar days, the last one included."
     )
-    until: Annotated[date | None, BeforeValidator(_day_text)] = Field(
+    until: Annotated[date | None, BeforeValidator(_day)] = Field(
         None, description="Last day of the window, YYYY-MM-DD; leave out for a window ending now."
     )
 
@@ -92,6 +102,25 @@ def require_customer(
         "segment": row.segment,
         "days_since_signup": days_between(signed_up_at, context.as_of, context.timezone),
     }
+
+
+def require_readable_times(connection: Connection, user_id: str, *columns: Column[Any]) -> None:
+    """Raise ToolUnavailable when a time of this customer's rows is text that is no time.
+
+    SQLite would compare it as nothing, and the row would silently not count.
+    """
+    if connection.dialect.name != "sqlite":
+        return
+    for column in columns:
+        bad = connection.execute(
+            select(cast(column, Text)).where(
+                column.table.c.customer_id == user_id,
+                column.is_not(None),
+                instant(column).is_(None),
+            )
+        )
+        if bad.first() is not None:
+            raise ToolUnavailable(f"{column.table.name}.{column.name} holds what is no time")
 
 
 def customer_facts(result: CustomerResult) -> Mapping[str, FactDraft]:

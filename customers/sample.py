@@ -63,10 +63,12 @@ class _Company:
     as_of: datetime
     rng: random.Random
     rows: Rows = field(default_factory=Rows)
+    signed_up: dict[str, datetime] = field(default_factory=dict)
     orders: int = 0
     tickets: int = 0
 
     def customer(self, customer_id: str, name: str, segment: str, signed_up_at: datetime) -> None:
+        self.signed_up[customer_id] = signed_up_at
         self.rows.customers.append(
             {
                 "customer_id": customer_id,
@@ -76,8 +78,12 @@ class _Company:
             }
         )
 
+    def _happened(self, customer_id: str, moment: datetime) -> bool:
+        """Neither before the customer signed up nor after `as_of`."""
+        return self.signed_up[customer_id] <= moment <= self.as_of
+
     def event(self, customer_id: str, occurred_at: datetime, kind: str = "login") -> None:
-        if occurred_at <= self.as_of:
+        if self._happened(customer_id, occurred_at):
             self.rows.activity_events.append(
                 {"customer_id": customer_id, "occurred_at": occurred_at, "kind": kind}
             )
@@ -85,7 +91,7 @@ class _Company:
     def order(self, customer_id: str, placed_at: datetime, amount: float, status: str) -> None:
         self.orders += 1
         paid_at = placed_at + timedelta(minutes=12) if status in ("paid", "refunded") else None
-        if placed_at <= self.as_of and (paid_at is None or paid_at <= self.as_of):
+        if self._happened(customer_id, placed_at) and (paid_at is None or paid_at <= self.as_of):
             self.rows.orders.append(
                 {
                     "order_id": f"O-{self.orders:06d}",
@@ -108,7 +114,7 @@ class _Company:
     ) -> None:
         self.tickets += 1
         kind, subject, body = text or self.rng.choice(_TICKETS)
-        if opened_at > self.as_of:
+        if not self._happened(customer_id, opened_at):
             return
         self.rows.tickets.append(
             {

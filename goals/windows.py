@@ -44,7 +44,7 @@ _CLEAR_ZH_UNITS = ("天", "周", "星期", "礼拜")
 """A number of these is a period by itself; of the others (3月, 2年) only with 近 or 内 around it."""
 
 _ZH_ROLLING = re.compile(
-    r"(?P<lead>最近|过去|往前|近|前|这)?\s*(?<![上下本第每])"
+    r"(?P<lead>最近|过去|往前|近|前|这)?\s*(?<![上下本第每0-9零〇一二两三四五六七八九十百])"
     r"(?P<number>[0-9]+|[零〇一二两三四五六七八九十百]+)\s*[来多余]?\s*(?P<measure>个)?\s*(?P<half>半)?"
     r"(?P<unit>天|日(?!期)|d\b|周(?!岁)|星期|礼拜|月(?!\s*[0-9])|季度|年)\s*(?P<tail>之?内|以内|以?来)?",
     re.IGNORECASE,

@@ -49,7 +49,9 @@ class Run(BaseModel):
     def from_state(cls, thread_id: str, state: Mapping[str, Any]) -> Self:
         """The result that this state amounts to."""
         values = {name: state.get(name) for name in cls.model_fields}
-        values |= {"thread_id": thread_id, "answer": state.get("final_answer")}
+        questions = state.get("pending_questions")
+        answer = questions[0]["question"] if questions else state.get("final_answer")
+        values |= {"thread_id": thread_id, "answer": answer}
         return cls.model_validate(values)
 
     @property

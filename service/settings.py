@@ -16,7 +16,8 @@ from followup_agent.service.errors import ConfigurationError
 PREFIX = "FOLLOWUP_"
 
 
-def _known_zone(name: str) -> str:
+def known_zone(name: str) -> str:
+    """The name when it is a time zone's; ValueError with an example when it is none."""
     try:
         ZoneInfo(name)
     except (OSError, ValueError, LookupError) as error:
@@ -51,7 +52,7 @@ class Settings(BaseSettings):
     runs_url: str | None = Field(
         None, description="Checkpoints, as sqlite:///FILE. Default: runs.db in the home."
     )
-    timezone: Annotated[str, AfterValidator(_known_zone)] = Field(
+    timezone: Annotated[str, AfterValidator(known_zone)] = Field(
         "UTC", description="Time zone in which days begin and end."
     )
     customer_id_pattern: Annotated[str, AfterValidator(_known_regex)] | None = Field(

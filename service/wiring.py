@@ -23,8 +23,8 @@ from followup_agent.tools.definition import DefinitionError, ToolDefinition
 from followup_agent.tools.registry import ToolRegistry
 from followup_agent.tools.runner import ToolRunner
 
-IDS_TO_LEARN_FROM = 1000
-"""Customer ids looked at to learn their form: the first of them in order."""
+IDS_TO_LEARN_FROM = 500
+"""Customer ids looked at to learn their form: so many from either end of their order."""
 
 
 def open_log(settings: Settings, *, to_stderr: bool = False) -> JsonLog:
@@ -78,13 +78,13 @@ def customer_ids(settings: Settings, database: CustomerDatabase) -> IdPattern:
     """The form of customer ids: as set, else learned from the database."""
     try:
         with database.engine.connect() as connection:
-            known = list(
-                connection.execute(
-                    select(customers.c.customer_id)
-                    .order_by(customers.c.customer_id)
-                    .limit(IDS_TO_LEARN_FROM)
+            known = [
+                customer_id
+                for order in (customers.c.customer_id, customers.c.customer_id.desc())
+                for customer_id in connection.execute(
+                    select(customers.c.customer_id).order_by(order).limit(IDS_TO_LEARN_FROM)
                 ).scalars()
-            )
+            ]
     except SQLAlchemyError as error:
         raise ConfigurationError(f"customer database {database.name}: {error}") from error
     learned = learn_pattern(str(customer_id) for customer_id in known)

@@ -11,6 +11,7 @@ from followup_agent.customers.lookup import (
     counted,
     customer_facts,
     require_customer,
+    require_readable_times,
 )
 from followup_agent.customers.tables import instant, tickets
 from followup_agent.customers.windows import days_between
@@ -42,6 +43,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
 
     def query(connection: Connection) -> dict[str, object]:
         customer = require_customer(connection, args.user_id, context)
+        require_readable_times(connection, args.user_id, tickets.c.opened_at, tickets.c.closed_at)
         opened_at, closed_at = instant(tickets.c.opened_at), instant(tickets.c.closed_at)
         is_open = (
             (tickets.c.customer_id == args.user_id)

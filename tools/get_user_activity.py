@@ -12,6 +12,7 @@ from followup_agent.customers.lookup import (
     counted,
     customer_facts,
     require_customer,
+    require_readable_times,
 )
 from followup_agent.customers.tables import activity_events, instant
 from followup_agent.customers.windows import day_window, days_between
@@ -40,6 +41,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
 
     def query(connection: Connection) -> dict[str, object]:
         customer = require_customer(connection, args.user_id, context)
+        require_readable_times(connection, args.user_id, activity_events.c.occurred_at)
         mine = activity_events.c.customer_id == args.user_id
         occurred_at = instant(activity_events.c.occurred_at)
         window = day_window(args.days, args.until, context.as_of, context.timezone)

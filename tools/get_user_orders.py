@@ -12,6 +12,7 @@ from followup_agent.customers.lookup import (
     counted,
     customer_facts,
     require_customer,
+    require_readable_times,
 )
 from followup_agent.customers.tables import instant, orders
 from followup_agent.customers.windows import day_window, days_between
@@ -44,6 +45,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
 
     def query(connection: Connection) -> dict[str, object]:
         customer = require_customer(connection, args.user_id, context)
+        require_readable_times(connection, args.user_id, orders.c.placed_at, orders.c.paid_at)
         mine = orders.c.customer_id == args.user_id
         placed_at, paid_at = instant(orders.c.placed_at), instant(orders.c.paid_at)
         paid = orders.c.paid_at.is_not(None) & orders.c.status.not_in(UNPAID_STATUSES)
