@@ -54,7 +54,7 @@ $(VENV)/dev: $(VENV)/base
 
 $(VENV)/typed: $(VENV)/dev $(shell git ls-files '*.py' 2>/dev/null)
 	$(PYTHON) -m venv $(VENV)-typed
-	@rm -rf build/wheel && mkdir -p build
+	@rm -rf build/wheel build/lib && mkdir -p build
 	$(BIN)/python -m build --wheel --outdir build/wheel . > build/wheel.log
 	$(VENV)-typed/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt --force-reinstall build/wheel/*.whl
 	@touch $@
