@@ -111,7 +111,7 @@ def _compose(
         if not goal["window"]["stated"] and _looked_back(state["tool_history"]):
             basis.append(say(language, "default_window", days=goal["window"]["days"]))
         parts.append("\n".join(basis))
-    if missing := _missing(state):
+    if missing := _missing(state, verdict):
         parts.append(say(language, "missing", sources=missing))
     if verdict is not None:
         parts.append(say(language, "action", action=verdict["advised_action"]))
@@ -160,7 +160,7 @@ def _looked_back(history: Sequence[ToolCallRecord]) -> bool:
     return any("days" in call["args"] and call["success"] for call in history)
 
 
-def _missing(state: AgentState) -> str:
+def _missing(state: AgentState, verdict: Verdict | None) -> str:
     """The sources that should have been read and were not, each with why."""
     language, goal, history = state["language"], state["parsed_goal"], state["tool_history"]
     if len(goal["subjects"]) != 1:
@@ -168,7 +168,7 @@ def _missing(state: AgentState) -> str:
     wanted = [QUESTION_SOURCE[goal["kind"]]] if goal["kind"] in QUESTION_SOURCE else SOURCES
     if goal["kind"] == "unclear":
         wanted = []
-    coverage = coverage_of(history, goal["subjects"][0])
+    coverage = verdict["coverage"] if verdict else coverage_of(history, goal["subjects"][0])
     named = []
     for source in wanted:
         if coverage[source] in ("found", "empty"):

@@ -57,7 +57,7 @@ def build_graph(
         AgentState, context_schema=RunOptions, input_schema=AgentInput, output_schema=AgentState
     )
     builder.set_node_defaults(error_handler=on_error(source))
-    builder.add_conditional_edges(START, routing.after_start)
+    builder.add_conditional_edges(START, routing.after_start, [intake.__name__])
     for node, then in PICTURE:
         if isinstance(then, str):
             builder.add_node(node.__name__, step(node, source))

@@ -15,6 +15,9 @@ intake -> planner, pose_question -> ask_user, tool_executor -> updater always.
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from langchain_core.runnables import Runnable, RunnableConfig
+from typing_extensions import override
+
 from followup_agent.service.errors import InvalidGoal
 from followup_agent.state import AgentInput, AgentState, StopReason
 
@@ -71,16 +74,37 @@ _KNOWN_AT_FIRST = frozenset(
 _KNOWN_LATER = _KNOWN_AT_FIRST | AgentState.__annotations__.keys()
 
 
-async def after_start(graph_input: Mapping[str, Any]) -> Literal["intake"]:
-    """Refuse input with unknown keys: LangGraph would drop them and run on what is left."""
-    known = _KNOWN_LATER if "run_id" in graph_input else _KNOWN_AT_FIRST
-    if unknown := sorted(graph_input.keys() - known):
-        raise InvalidGoal(
-            f"unknown input {', '.join(map(repr, unknown))}: "
-            'send {"user_goal": "…"}, or {"messages": […]} with a human message last; '
-            "max_steps and as_of belong in the run's context"
-        )
-    return "intake"
+class AfterStart(Runnable[Mapping[str, Any], Literal["intake"]]):
+    """Refuse input with unknown keys: LangGraph would drop them and run on what is left.
+
+    A `Runnable`, because LangGraph wraps a function in a task and a trace of its own.
+    """
+
+    name = "after_start"
+
+    @override
+    def invoke(
+        self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Literal["intake"]:
+        """'intake', or InvalidGoal."""
+        known = _KNOWN_LATER if "run_id" in input else _KNOWN_AT_FIRST
+        if unknown := sorted(input.keys() - known):
+            raise InvalidGoal(
+                f"unknown input {', '.join(map(repr, unknown))}: "
+                'send {"user_goal": "…"}, or {"messages": […]} with a human message last; '
+                "max_steps and as_of belong in the run's context"
+            )
+        return "intake"
+
+    @override
+    async def ainvoke(
+        self, input: Mapping[str, Any], config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Literal["intake"]:
+        """The same, in the event loop."""
+        return self.invoke(input)
+
+
+after_start = AfterStart()
 
 
 def after_planner(

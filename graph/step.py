@@ -14,7 +14,7 @@ from typing import Any, Protocol, get_args, get_type_hints
 
 from langgraph.errors import NodeError
 from langgraph.runtime import Runtime
-from langgraph.types import Command, Overwrite
+from langgraph.types import Command
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from followup_agent.graph.context import AgentContext, ContextFactory, RunOptions
@@ -61,8 +61,6 @@ def checker(name: str, update_type: Any) -> Callable[[Mapping[str, Any]], None]:
     validate = TypeAdapter(strict(update_type)).validator.validate_python
 
     def check(update: Mapping[str, Any]) -> None:
-        if any(type(value) is Overwrite for value in update.values()):
-            update = {k: v.value if type(v) is Overwrite else v for k, v in update.items()}
         try:
             validate(update)
         except ValidationError as error:

@@ -7,8 +7,7 @@ losing a source can unsettle it; neither can turn a yes into a no.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from followup_agent.judgement.policy import Policy
 from followup_agent.state import Coverage, Evidence, Priority, Reason, ToolCallRecord, Verdict
@@ -18,8 +17,7 @@ SOURCES: Final = ("get_user_activity", "get_user_orders", "get_open_tickets")
 """The tools a judgement looks at, in the order they are called."""
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(NamedTuple):
     """What one signal came to: between `least` and `most` points."""
 
     tool: str
@@ -119,9 +117,10 @@ def _reasons(
 ) -> list[Reason]:
     """The evidence as reasons, the source that weighs most first; all of it in its own order
     when nothing weighs."""
-    weight = {source: sum(s.least for s in signals if s.tool == source) for source in SOURCES}
-    ordered = sorted(cited, key=lambda item: -weight[item["source"]]) if needs_followup else cited
-    return [Reason(text=item["summary"], evidence_ids=[item["id"]]) for item in ordered]
+    if needs_followup:
+        weight = {source: sum(s.least for s in signals if s.tool == source) for source in SOURCES}
+        cited = sorted(cited, key=lambda item: -weight[item["source"]])
+    return [Reason(text=item["summary"], evidence_ids=[item["id"]]) for item in cited]
 
 
 def advise(

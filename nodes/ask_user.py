@@ -4,7 +4,7 @@ first line."""
 from datetime import datetime
 from typing import NotRequired
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
@@ -23,7 +23,7 @@ class Update(TypedDict):
     parsed_goal: NotRequired[Goal]
     counters: NotRequired[Counters]
     pending_questions: list[Question]
-    messages: list[AnyMessage]
+    messages: list[HumanMessage]
 
 
 async def ask_user(state: AgentState, context: AgentContext) -> Update:

@@ -1,6 +1,6 @@
 """End a run that cannot go on: say what was found and what is missing. Never a "no"."""
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from followup_agent.answers.conclude import conclude
@@ -17,7 +17,7 @@ class Update(TypedDict):
     verdict: Verdict | None
     final_answer: str
     pending_questions: list[Question]
-    messages: list[AnyMessage]
+    messages: list[AIMessage]
 
 
 async def give_up(state: AgentState, context: AgentContext) -> Update:

@@ -2,10 +2,12 @@
 
 import uuid
 from collections.abc import Sequence
+from typing import Annotated, Any
 
 from langchain_core.messages import AnyMessage, HumanMessage
 from langgraph.config import get_config
 from langgraph.types import Overwrite
+from pydantic import BeforeValidator
 from typing_extensions import TypedDict
 
 from followup_agent.goals.goal import read_goal
@@ -33,6 +35,14 @@ from followup_agent.state import (
 from followup_agent.tools.outcome import Fact, Language
 
 
+def _new_value(written: Any) -> Any:
+    return written.value if isinstance(written, Overwrite) else written
+
+
+_Whole = BeforeValidator(_new_value)
+"""Written as an `Overwrite`, and checked as the value in it."""
+
+
 class Update(TypedDict):
     """Everything a run starts with, so that nothing of an earlier run on the thread is left."""
 
@@ -50,9 +60,9 @@ class Update(TypedDict):
     counters: Counters
     decision: Decision | None
     needs_approval: bool
-    facts: dict[str, dict[str, Fact]]
-    evidence: list[Evidence]
-    tool_history: list[ToolCallRecord]
+    facts: Annotated[dict[str, dict[str, Fact]], _Whole]
+    evidence: Annotated[list[Evidence], _Whole]
+    tool_history: Annotated[list[ToolCallRecord], _Whole]
     pending_questions: list[Question]
     approval: Approval | None
     approved: Approved | None
@@ -60,7 +70,7 @@ class Update(TypedDict):
     final_answer: str | None
     last_error: RunError | None
     usage: Usage
-    messages: list[AnyMessage]
+    messages: list[HumanMessage]
 
 
 async def intake(state: AgentState, context: AgentContext) -> Update:

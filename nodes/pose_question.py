@@ -1,6 +1,6 @@
 """Record the question that is about to be asked. Asks nothing itself."""
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
@@ -14,7 +14,7 @@ class Update(TypedDict):
     stop_reason: StopReason
     pending_questions: list[Question]
     counters: Counters
-    messages: list[AnyMessage]
+    messages: list[AIMessage]
 
 
 async def pose_question(state: AgentState, context: AgentContext) -> Update:

@@ -2,7 +2,7 @@
 
 from typing import NotRequired
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from followup_agent.answers.words import say
@@ -20,7 +20,7 @@ class Update(TypedDict):
     observation: NotRequired[Observation]
     status: Status
     stop_reason: StopReason | None
-    messages: list[AnyMessage]
+    messages: list[AIMessage]
 
 
 async def propose_write(state: AgentState, context: AgentContext) -> Update:

@@ -1,6 +1,6 @@
 """Conclude: the judgement first, then its evidence, then the advised action. Decides nothing."""
 
-from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.messages import AIMessage
 from typing_extensions import TypedDict
 
 from followup_agent.answers.conclude import conclude
@@ -16,7 +16,7 @@ class Update(TypedDict):
     stop_reason: StopReason
     verdict: Verdict | None
     final_answer: str
-    messages: list[AnyMessage]
+    messages: list[AIMessage]
 
 
 async def synthesizer(state: AgentState, context: AgentContext) -> Update:

@@ -6,8 +6,7 @@ A business-empty result and a technical failure are different shapes, so neither
 the other. This module imports nothing heavy: `followup tools` runs without LangGraph.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import ConfigDict, JsonValue, with_config
 from typing_extensions import TypedDict
@@ -49,8 +48,7 @@ class Fact(TypedDict):
     as_of: str
 
 
-@dataclass(frozen=True, slots=True)
-class FactDraft:
+class FactDraft(NamedTuple):
     """What a tool file says of one fact; the updater adds the call and the time."""
 
     value: FactValue
@@ -58,8 +56,7 @@ class FactDraft:
     window_days: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EvidenceDraft:
+class EvidenceDraft(NamedTuple):
     """What a tool file says in words; the updater adds the ids."""
 
     summary: str
@@ -67,24 +64,21 @@ class EvidenceDraft:
     """0 to 1: how far the source can be trusted for this statement."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """The tool answered and there was something."""
 
     result: dict[str, JsonValue]
     kind: Literal["found"] = "found"
 
 
-@dataclass(frozen=True, slots=True)
-class Empty:
+class Empty(NamedTuple):
     """The tool answered and there was nothing: a finding, not a fault."""
 
     result: dict[str, JsonValue]
     kind: Literal["empty"] = "empty"
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """No usable answer."""
 
     failure_kind: FailureKind

@@ -8,8 +8,8 @@ import inspect
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel, JsonValue, ValidationError
@@ -27,8 +27,7 @@ Report = Callable[[str, BaseException], None]
 """Called with an error id and the error when a tool raised something that is not its own word."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """A call that may be made: a registered tool and arguments that fit."""
 
     tool: ToolDefinition
@@ -37,8 +36,7 @@ class Prepared:
     """The one JSON form of the arguments: compared, shown, approved and stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRun:
+class ToolRun(NamedTuple):
     """How one call went."""
 
     outcome: Outcome
@@ -84,11 +82,10 @@ class ToolRunner:
         """
         started = self._monotonic()
         attempts = 0
-        outcome: Outcome = Failed("internal", "not run")
-        while attempts < call.tool.max_attempts:
+        while True:
             attempts += 1
             outcome, retryable = await self._attempt(call.tool, call.args, context)
-            if not retryable:
+            if not retryable or attempts >= call.tool.max_attempts:
                 break
         elapsed_ms = round((self._monotonic() - started) * 1000)
         return ToolRun(outcome, attempts, elapsed_ms)
@@ -124,11 +121,9 @@ class ToolRunner:
             return Failed("internal", f"{tool.name} failed (error {error_id}, see the log)"), False
 
     async def _call(self, tool: ToolDefinition, args: BaseModel, context: ToolContext) -> object:
-        def run() -> object:
-            return tool.run(args, context) if tool.takes_context else tool.run(args)
-
+        arguments = (args, context) if tool.takes_context else (args,)
         if tool.is_async:
-            return await run()  # type: ignore[misc]  # a coroutine, as just asked
+            return await tool.run(*arguments)
         threads = self._threads.setdefault(tool.name, Threads(self._max_threads))
-        answer = await threads.call(run)
+        answer = await threads.call(partial(tool.run, *arguments))
         return await answer if inspect.isawaitable(answer) else answer
