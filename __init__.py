@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from followup_agent.planners import Planner
     from followup_agent.service.agent import FollowupAgent
     from followup_agent.service.errors import (
         ConfigurationError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         ToolCalled,
     )
     from followup_agent.service.run import Run
+    from followup_agent.state import AgentState, AskUser, CallTool, Finish
     from followup_agent.tools.definition import (
         CustomerNotFound,
         DefinitionError,
@@ -64,6 +66,8 @@ _HOMES = {
         "ToolCalled",
     ),
     "service.run": ("Run",),
+    "planners": ("Planner",),
+    "state": ("AgentState", "AskUser", "CallTool", "Finish"),
     "tools.definition": (
         "CustomerNotFound",
         "DefinitionError",
@@ -82,37 +86,41 @@ _HOMES = {
 _MODULE_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    *sorted(_MODULE_OF),
-    "FollowupAgent",
+    "AgentState",
+    "ApprovalAsked",
+    "AskUser",
+    "CallTool",
     "ConfigurationError",
     "CustomerDataError",
+    "CustomerNotFound",
+    "DecisionMade",
+    "DefinitionError",
+    "EvidenceDraft",
+    "FactDraft",
+    "Finish",
+    "FollowupAgent",
     "FollowupError",
     "InvalidGoal",
     "InvalidOption",
     "NoAnswer",
     "NotWaiting",
-    "ThreadBusy",
-    "ThreadError",
-    "UnknownThread",
-    "UsageError",
-    "ApprovalAsked",
-    "DecisionMade",
+    "Planner",
     "QuestionAsked",
+    "Run",
     "RunEvent",
     "RunStopped",
-    "ToolCalled",
-    "Run",
-    "CustomerNotFound",
-    "DefinitionError",
+    "ThreadBusy",
+    "ThreadError",
     "ToolArgs",
+    "ToolCalled",
     "ToolContext",
     "ToolDefinition",
     "ToolRefused",
     "ToolResult",
     "ToolUnavailable",
+    "UnknownThread",
+    "UsageError",
     "from_langchain",
-    "EvidenceDraft",
-    "FactDraft",
 ]
 
 

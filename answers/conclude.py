@@ -105,12 +105,16 @@ def _compose(
     parts = [_headline(state, verdict, answered)]
     if f"stopped_{stop_reason}" in WORDS:
         parts[0] += ("" if language == "zh" else " ") + say(language, f"stopped_{stop_reason}")
+    if stop_reason == "planner_failed" and state["last_error"] is not None:
+        parts.append(state["last_error"]["message"])
     if cited:
         basis = [say(language, "basis" if answered else "found_so_far")]
         basis += [f"- {text} [{evidence_id}]" for text, evidence_id in cited]
         if not goal["window"]["stated"] and _looked_back(state["tool_history"]):
             basis.append(say(language, "default_window", days=goal["window"]["days"]))
         parts.append("\n".join(basis))
+    if others := _also_found(state, cited):
+        parts.append("\n".join([say(language, "also_found"), *others]))
     if missing := _missing(state, verdict):
         parts.append(say(language, "missing", sources=missing))
     if verdict is not None:
@@ -150,6 +154,16 @@ def _cited(state: AgentState, verdict: Verdict | None) -> list[tuple[str, str]]:
     if verdict is not None:
         return [(r["text"], e) for r in verdict["reasons"] for e in r["evidence_ids"]]
     return [(item["summary"], item["id"]) for item in state["evidence"] if _is_read(item)]
+
+
+def _also_found(state: AgentState, cited: Sequence[tuple[str, str]]) -> list[str]:
+    """Evidence of other tools: the verdict does not use it, the user may."""
+    used = {evidence_id for _, evidence_id in cited}
+    return [
+        f"- {item['summary']} [{item['id']}]"
+        for item in state["evidence"]
+        if item["id"] not in used and _is_read(item) and item["source"] not in SOURCES
+    ]
 
 
 def _is_read(item: Evidence) -> bool:

@@ -19,8 +19,8 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
         "Judgement: what was found is not enough to say whether {subject} needs priority follow-up.",
     ),
     "no_subject": (
-        "判断：还不知道是哪位客户，无法判断。",
-        "Judgement: it is not known which customer this is about, so there is none.",
+        "未作判断：没有给出可用的客户编号。",
+        "No judgement: no usable customer id was given.",
     ),
     "priority_high": ("高", "high"),
     "priority_medium": ("中", "medium"),
@@ -37,6 +37,7 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     # parts
     "basis": ("依据：", "Basis:"),
     "found_so_far": ("已查到：", "Found so far:"),
+    "also_found": ("另外查到：", "Also found:"),
     "missing": ("未能核实：{sources}。", "Could not be checked: {sources}."),
     "action": ("建议动作：{action}。", "Advised action: {action}."),
     "default_window": (

@@ -69,6 +69,10 @@ def _setting(
     variable = f"{PREFIX}{name.upper()}"
     source = "option" if name in given else _source(variable, dotenv)
     value = getattr(settings, name) if settings is not None else os.environ.get(variable)
+    if value is None and settings is not None and name == "customers_url":
+        value = settings.customers_database_url
+    if value is None and settings is not None and name == "runs_url":
+        value = f"sqlite:///{runs_path(settings)}"
     shown = (
         None if value is None else _masked_url(str(value)) if name.endswith("_url") else str(value)
     )

@@ -1,6 +1,7 @@
 """The commands that run the graph: ask, answer, approve, reject, cancel, show."""
 
 import asyncio
+import shlex
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from rich.console import Console
 from followup_agent.cli.output import console, notice, print_json
 from followup_agent.cli.start import FAILED, OK, WAITING, imports_done
 from followup_agent.service.agent import FollowupAgent
+from followup_agent.service.errors import UsageError
 from followup_agent.service.events import (
     ApprovalAsked,
     DecisionMade,
@@ -117,6 +119,8 @@ async def _follow(
     **settings: Any,
 ) -> int:
     """Show the steps as they happen, then the result; return the exit code."""
+    if log not in (None, "-"):
+        raise UsageError(f"--log {log}: only `--log -` (stderr) is known; the file is in the home")
     out = console()
     run: Run | None = None
     async with FollowupAgent.aopen(log_to_stderr=log == "-", **settings) as agent:
@@ -160,8 +164,9 @@ def _print_decision(out: Console, step: int, decision: Mapping[str, Any] | None)
 def _print_call(out: Console, call: Mapping[str, Any], facts: Mapping[str, Fact]) -> None:
     mark, style = _MARKS[call["outcome"]]
     kind = f" {call['failure_kind']}" if call["failure_kind"] else ""
+    summary = call["result_summary"].removeprefix("ERROR: ")
     out.print(
-        f"     {mark} {call['outcome']}{kind}: {call['result_summary']} ({call['duration_ms']} ms)",
+        f"     {mark} {call['outcome']}{kind}: {summary} ({call['duration_ms']} ms)",
         style=style,
     )
     if facts:
@@ -170,11 +175,11 @@ def _print_call(out: Console, call: Mapping[str, Any], facts: Mapping[str, Fact]
 
 
 def _print_end(out: Console, run: Run) -> None:
-    zh = run.language == "zh"
+    zh, thread = run.language == "zh", shlex.quote(run.thread_id)
     if run.waiting_for == "answer":
         out.print(run.pending_questions[0]["question"], style="bold")
-        hint = "回答" if zh else "Answer"
-        out.print(f"{hint}: followup answer {run.thread_id} TEXT")
+        reply, drop = ("回答：", "取消：") if zh else ("Answer: ", "Cancel: ")
+        out.print(f"{reply}followup answer {thread} TEXT    {drop}followup cancel {thread}")
     elif run.approval is not None:
         title = (
             "等待审批，同意后才会执行" if zh else "Waits for approval; it runs only when approved"
@@ -185,6 +190,7 @@ def _print_end(out: Console, run: Run) -> None:
         for item in run.evidence:
             if item["id"] in run.approval["evidence_ids"]:
                 out.print(f"    [{item['id']}] {item['summary']}", style="dim")
-        out.print(f"followup approve {run.thread_id}  |  followup reject {run.thread_id}")
+        yes, no = ("同意：", "拒绝：") if zh else ("Approve: ", "Reject: ")
+        out.print(f"{yes}followup approve {thread}    {no}followup reject {thread}")
     else:
         out.print(run.answer or "")

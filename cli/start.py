@@ -50,6 +50,9 @@ def _run(arguments: list[str]) -> int:
             standalone_mode=False,
         )
     except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            sys.stdout.write(str(error) + "\n")
+            return USAGE
         context = getattr(error, "ctx", None)
         where = context.command_path if context else "followup"
         message = error.format_message() if hasattr(error, "format_message") else str(error)

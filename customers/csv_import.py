@@ -129,7 +129,8 @@ def read_mapping(mapping: Path, folder: Path | None = None) -> Rows:
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"]))
-        raise CustomerDataError(f"mapping {mapping}, {where}: {problem['msg']}") from error
+        message = problem["msg"].removeprefix("Value error, ")
+        raise CustomerDataError(f"mapping {mapping}, {where}: {message}") from error
     base = folder or mapping.parent
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.create_function("parse_time", 2, _parse_time, deterministic=True)
@@ -252,10 +253,18 @@ def _parse_time(text: str | None, time_format: str) -> str | None:
 
 def _checked(tables: Mapping[str, Table], sources: Mapping[str, Source], zone: tzinfo) -> Rows:
     """All rows, typed; CustomerDataError for the first bad one."""
-    return Rows(**{name: _typed(name, tables[name], sources[name], zone) for name in RELATIONS})
+    typed: dict[str, list[Row]] = {}
+    known: set[str] = set()
+    for name in RELATIONS:
+        typed[name] = _typed(name, tables[name], sources[name], zone, known)
+        known = known or {row["customer_id"] for row in typed["customers"]}
+    return Rows(**typed)
 
 
-def _typed(relation: str, table: Table, source: Source, zone: tzinfo) -> list[Row]:
+def _typed(
+    relation: str, table: Table, source: Source, zone: tzinfo, customers: set[str]
+) -> list[Row]:
+    """The rows of one relation; those of the others must be of one of the customers."""
     model, key = _MODELS[relation], _KEYS.get(relation)
     missing = [name for name in model.model_fields if name not in table.columns]
     if missing:
@@ -277,6 +286,10 @@ def _typed(relation: str, table: Table, source: Source, zone: tzinfo) -> list[Ro
             said = "is empty" if raw.get(column) is None else f"is {str(raw[column])[:60]!r}"
             message = problem["msg"].removeprefix("Value error, ")
             raise CustomerDataError(f"{where}: {column} {said}: {message}") from error
+        if relation != "customers" and row["customer_id"] not in customers:
+            raise CustomerDataError(
+                f"{where}: customer_id {row['customer_id']!r} is not among the customers"
+            )
         if key is not None and (before := seen.setdefault(row[key], number)) != number:
             raise CustomerDataError(
                 f"{where}: {key} {row[key]!r} is there already ({source.counts} {before})"

@@ -63,7 +63,7 @@ class CustomerDatabase:
     def name(self) -> str:
         """The database as a person would name it: a path, or a URL without its password."""
         if self.url.get_backend_name() == "sqlite":
-            return self.url.database or "in-memory SQLite"
+            return str(Path(self.url.database).resolve()) if self.url.database else "in memory"
         return self.url.render_as_string(hide_password=True)
 
     async def read(self, query: Callable[[Connection], T]) -> T:
@@ -123,8 +123,8 @@ class CustomerDatabase:
         is_file = self.url.get_backend_name() == "sqlite" and path and path != ":memory:"
         if is_file and not Path(str(path)).exists():
             raise CustomerDataError(
-                f"no customer database at {path}: run `followup data sample` for a made-up "
-                "company, or `followup data import` for your own"
+                f"no customer database at {self.name}: run `followup data sample` for a made-up "
+                "company, `followup data import` for your own, or name another --home"
             )
         try:
             inspector = inspect(self._engine)

@@ -78,17 +78,16 @@ _KINDS: tuple[tuple[GoalKind, re.Pattern[str]], ...] = (
             r"\bused?\b|\bseen\b|\bquiet\b|\bvisit",
         ),
     ),
-    (
-        "judgement",
-        _words(
-            "判断|评估|分析|诊断|情况|状态|怎么样|如何|看看|看一下|查一下|要不要|联系|异常|还好",
-            r"judge|assess|evaluat|review|analy[sz]e|\bhow\s+(?:is|are|about)\b|how'?s|status",
-            r"what\s+about|tell\s+me\s+about|\bcheck\b|\blook\s+(?:at|into)\b|\bdoing\b|\bcontact",
-        ),
-    ),
 )
-"""The first kind whose words occur: words of judgement go before the sources they may name, and a
-mere "check" or "how is" after them."""
+"""The first kind whose words occur; words of judgement go before the sources they may name."""
+
+_GENERAL = _words(
+    "判断|评估|分析|诊断|情况|状态|怎么样|如何|看看|看一下|查一下|要不要|联系|异常|还好",
+    r"judge|assess|evaluat|review|analy[sz]e|\bhow\s+(?:is|are|about)\b|how'?s|status",
+    r"what\s+about|tell\s+me\s+about|\bcheck\b|\blook\s+(?:at|into)\b|\bdoing\b|\bcontact",
+    r"^[\s\W]*$",
+)
+"""A mere "check" or "how is", or the id alone."""
 
 _ZH_COUNT = r"(?:[0-9]+|[一二两三四五六七八九十]+)\s*个?\s*(?:天|日|周|星期|礼拜|月)"
 _EN_COUNT = r"(?:[0-9]+|a|an|one|two|three|four|five|six|seven|ten)\s+(?:days?|weeks?|months?)"
@@ -99,7 +98,6 @@ _DUE = _words(
 )
 _DUE_OF_A_TASK = _words(rf"{_ZH_COUNT}\s*(?:后|之后)", rf"\b(?:in|within)\s+{_EN_COUNT}")
 """In a goal that asks for a task, "in 3 days" says when it is due."""
-_NO_WORD = re.compile(r"[\s\W]*")
 
 
 def read_goal(text: str, ids: IdPattern, as_of: datetime, zone: tzinfo) -> Goal:
@@ -149,4 +147,5 @@ def _kind(words: str, task: TaskWish, *, has_id: bool) -> GoalKind:
     for kind, pattern in _KINDS:
         if pattern.search(words):
             return kind
-    return "judgement" if has_id and _NO_WORD.fullmatch(words) else "unclear"
+    # "How is …" is a judgement of a customer, and nothing without one.
+    return "judgement" if has_id and _GENERAL.search(words) else "unclear"

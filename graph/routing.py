@@ -2,14 +2,16 @@
 
 START           -> intake                     (refuses input with keys nobody reads)
 planner         -> tool_executor | propose_write | pose_question | synthesizer (finish)
-                   | planner (unusable reply, once) | give_up (planner_failed, no_progress)
+                   | planner (unusable reply, once)
+                   | give_up (planner_failed, no_progress, recursion_limit)
 propose_write   -> await_approval | updater (blocked)
 await_approval  -> tool_executor | updater (not approved) | give_up (cancelled)
-ask_user        -> planner | synthesizer (max_steps) | give_up (cancelled)
+ask_user        -> planner | synthesizer (max_steps) | give_up (cancelled, recursion_limit)
 updater         -> planner | synthesizer (max_steps) | give_up (repeated_failures, no_progress,
                    recursion_limit)
 
-intake -> planner, pose_question -> ask_user, tool_executor -> updater always.
+intake -> planner, pose_question -> ask_user, tool_executor -> updater always. A node that breaks
+goes to give_up (internal): LangGraph's error handler, in `graph/step.py`.
 """
 
 from collections.abc import Mapping
@@ -112,7 +114,10 @@ def after_planner(
 ) -> Literal[
     "tool_executor", "propose_write", "pose_question", "synthesizer", "planner", "give_up"
 ]:
-    """Act, ask or finish, as decided; plan again after one unusable reply."""
+    """Act, ask or finish, as decided; plan again after one unusable reply.
+
+    The step limit is looked at after the act: the last decision is still carried out.
+    """
     decision = state["decision"]
     match stop_reason(state):
         case "finish":

@@ -29,7 +29,7 @@ async def tool_executor(state: AgentState, context: AgentContext) -> Update:
     if not isinstance(call, Prepared):
         return Update(observation=call, approved=None)
     approved = None
-    if call.tool.effect == "write":
+    if call.tool.effect != "read":
         approved = state["approved"]
         wanted = digest(call.tool.name, call.canonical, state["evidence"], context.policy.version)
         if approved is None or approved["digest"] != wanted:

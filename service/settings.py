@@ -87,6 +87,11 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: Any) -> Settings:
     """Settings with these overrides (None: not given); ConfigurationError names the wrong one."""
+    unknown = sorted(overrides.keys() - Settings.model_fields.keys())
+    if unknown:
+        raise ConfigurationError(
+            f"there is no option {unknown[0]!r}; the options are: {', '.join(Settings.model_fields)}"
+        )
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         return Settings(**given)

@@ -1,5 +1,6 @@
 """Make a run's dependencies from the settings: database, tools, planner, log."""
 
+import inspect
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -58,6 +59,14 @@ def make_context(
         registry = ToolRegistry([*BUILT_IN, *tools])
     except DefinitionError as error:
         raise ConfigurationError(str(error)) from error
+    if planner is not None and not (
+        isinstance(getattr(planner, "name", None), str)
+        and inspect.iscoroutinefunction(getattr(planner, "decide", None))
+        and not isinstance(planner, type)
+    ):
+        raise ConfigurationError(
+            f"{planner!r} is no planner: it needs a name and `async def decide(self, state)`"
+        )
     if planner is None:
         planner = RulePlanner(policy, registry.names(), ids.example)
     return AgentContext(
@@ -115,8 +124,10 @@ def check_thread_id(thread_id: str) -> str:
     """The id when it can be one: 1 to 200 printable characters without outer blanks."""
     if not isinstance(thread_id, str) or not 1 <= len(thread_id) <= 200:
         raise InvalidOption("a thread id has 1 to 200 characters")
-    if thread_id != thread_id.strip() or not thread_id.isprintable():
-        raise InvalidOption(f"thread id {thread_id!r} has blanks around it or control characters")
+    if thread_id != thread_id.strip() or not thread_id.isprintable() or thread_id[0] == "-":
+        raise InvalidOption(
+            f"thread id {thread_id!r} has blanks around it, control characters, or a leading '-'"
+        )
     return thread_id
 
 

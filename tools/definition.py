@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -236,6 +236,10 @@ def check_definition(tool: ToolDefinition) -> None:
         )
     if len(tool.description.strip()) < 10:
         raise DefinitionError(f"tool {tool.name!r}: describe in a sentence what it returns or does")
+    if tool.effect not in get_args(Effect):
+        raise DefinitionError(
+            f"tool {tool.name!r}: effect is {tool.effect!r}; it must be 'read' or 'write'"
+        )
     if tool.timeout_s <= 0 or tool.max_attempts < 1:
         raise DefinitionError(f"tool {tool.name!r}: timeout_s and max_attempts must be positive")
     if tool.effect == "write" and tool.max_attempts != 1:

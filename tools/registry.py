@@ -17,6 +17,10 @@ class ToolRegistry:
 
     def register(self, tool: ToolDefinition) -> None:
         """Add one tool; DefinitionError when its name is taken or its declaration is vague."""
+        if not isinstance(tool, ToolDefinition):
+            raise DefinitionError(
+                f"{tool!r} is no ToolDefinition; for a LangChain tool use from_langchain(tool, effect=…)"
+            )
         check_definition(tool)
         if tool.name in self._tools:
             raise DefinitionError(f"tool {tool.name!r} is registered already")
@@ -33,7 +37,7 @@ class ToolRegistry:
     def is_write(self, name: str) -> bool:
         """Whether this name is a tool that changes something."""
         tool = self._tools.get(name)
-        return tool is not None and tool.effect == "write"
+        return tool is not None and tool.effect != "read"
 
     def __iter__(self) -> Iterator[ToolDefinition]:
         """The definitions in the order of registration."""

@@ -106,7 +106,7 @@ class ToolRunner:
         except GraphBubbleUp:
             raise  # a pause or a stop of the graph is no failure of the tool
         except TimeoutError:
-            if tool.effect == "write":
+            if tool.effect != "read":
                 message = f"no answer within {tool.timeout_s:g} s: it may or may not have happened"
                 return Failed("outcome_unknown", message), False
             return Failed("timeout", f"no answer within {tool.timeout_s:g} s"), True

@@ -534,3 +534,14 @@ def test_a_missing_mapping_file_is_named(tmp_path: Path) -> None:
 def test_a_mapping_that_is_not_utf_8_is_refused(mapping: Path) -> None:
     mapping.write_bytes(MAPPING.encode() + b"# \xff\n")
     assert "is not TOML text" in mapping_refusal(mapping)
+
+
+@pytest.mark.parametrize("relation", ["activity_events", "orders", "tickets"])
+def test_a_row_of_a_customer_who_is_not_there_is_refused(
+    files: dict[str, Path], relation: str
+) -> None:
+    """A misspelled id would read as a customer with nothing."""
+    with files[relation].open("a", encoding="utf-8") as file:
+        file.write(LINE[relation].replace("user_1", "C-9999"))
+    assert "C-9999" in refusal(files)
+    assert "not among the customers" in refusal(files)

@@ -76,14 +76,18 @@ def test_the_mapping_of_the_readme_loads(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     assert run("followup data sample --customers 3", tmp_path).returncode == 0
-    done = subprocess.run(
-        [sys.executable, "-c", blocks("python")[0]],
-        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60,
-        env={**os.environ, "FOLLOWUP_HOME": str(tmp_path / "home")},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "判断：user_123 需要重点跟进" in done.stdout
-    assert done.stdout.rstrip().endswith("RunStopped")
+    said = []
+    for program in blocks("python"):
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60,
+            env={**os.environ, "FOLLOWUP_HOME": str(tmp_path / "home")},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert "判断：user_123 需要重点跟进" in said[0]
+    assert said[0].rstrip().endswith("RunStopped")
+    assert "user_123 needs priority follow-up" in said[1]
 
 
 @pytest.mark.slow

@@ -345,3 +345,9 @@ def test_an_answer_that_holds_no_id_here_is_reported() -> None:
 def test_a_readable_id_in_the_answer_takes_the_place_of_an_unreadable_one() -> None:
     goal = answer("user_123abc 要跟进吗", "是 user_123")
     assert (goal["subjects"], goal["unreadable_ids"]) == (["user_123"], [])
+
+
+@pytest.mark.parametrize("text", ["今天天气怎么样", "What's the weather?", "帮我看看", "how is it"])
+def test_a_mere_how_is_it_without_a_customer_is_unclear(text: str) -> None:
+    goal = read_goal(text, IdPattern(), datetime(2026, 3, 2, tzinfo=UTC), UTC)
+    assert goal["kind"] == "unclear"

@@ -35,6 +35,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_every_public_name_is_there() -> None:
+    assert sorted(followup_agent.__all__) == sorted(followup_agent._MODULE_OF)
     for name in followup_agent.__all__:
         assert getattr(followup_agent, name) is not None
     assert dir(followup_agent) == sorted(followup_agent.__all__)
@@ -292,3 +293,57 @@ def test_the_librarys_own_limit_is_a_failed_result_to_the_caller(
         assert run.evidence
         monkeypatch.undo()
         assert agent.get(run.thread_id).status == "failed"
+
+
+def test_a_misspelled_option_or_an_object_that_is_no_planner_is_refused(home: Path) -> None:
+    class NoPlanner:
+        """Has a name and nothing else."""
+
+        name = "x"
+
+    with pytest.raises(ConfigurationError, match="no option 'hme'"), FollowupAgent.open(hme="/tmp"):
+        pass
+    for wrong in (NoPlanner(), Scripted, print):
+        with (
+            pytest.raises(ConfigurationError, match="is no planner"),
+            FollowupAgent.open(home=home, planner_object=wrong),
+        ):
+            pass
+
+
+def test_evidence_of_other_tools_is_listed_beside_the_verdict(home: Path) -> None:
+    from pydantic import Field
+
+    from followup_agent import EvidenceDraft, ToolArgs, ToolDefinition, ToolResult
+
+    class Args(ToolArgs):
+        """Whose."""
+
+        user_id: str = Field(description="Customer id.")
+
+    class Result(ToolResult):
+        """The score."""
+
+        score: int
+
+    score = ToolDefinition(
+        name="get_health_score", description="Return the health score.", args=Args, result=Result,
+        run=lambda args: Result(score=71), effect="read",
+        evidence=lambda args, result, language: [EvidenceDraft(f"Score {result.score}", 0.8)],
+    )  # fmt: skip
+    planner = Scripted(
+        tool("r", user_id="user_123"), tool("r", "get_health_score", user_id="user_123"), finish()
+    )
+    with FollowupAgent.open(
+        home=home, tools=[score], planner_object=planner, clock=lambda: NOW
+    ) as agent:
+        answer = agent.ask("Does user_123 need follow-up?").answer or ""
+    assert "Also found:\n- Score 71 [e2]" in answer
+    assert answer.index("Basis:") < answer.index("Also found:") < answer.index("Advised action:")
+
+
+def test_what_was_wrong_with_a_planners_reply_is_in_the_answer(home: Path) -> None:
+    planner = Scripted({"type": "tool"}, {"type": "tool"})
+    with FollowupAgent.open(home=home, planner_object=planner, clock=lambda: NOW) as agent:
+        run = agent.ask("Does user_123 need follow-up?")
+    assert "tool.tool_name: Field required" in (run.answer or "")

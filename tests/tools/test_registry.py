@@ -127,7 +127,14 @@ def test_a_vague_schema_is_refused(args: type[BaseModel], message: str) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"timeout_s": 0}, {"max_attempts": 0}, {"description": "x"}, {"subject_arg": "customer"}],
+    [
+        {"effect": "Write"},
+        {"effect": "rd"},
+        {"timeout_s": 0},
+        {"max_attempts": 0},
+        {"description": "x"},
+        {"subject_arg": "customer"},
+    ],
 )
 def test_what_else_would_mislead_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DefinitionError):
@@ -149,3 +156,8 @@ def test_no_schema_of_ours_is_open() -> None:
 
     for tool in BUILT_IN:
         walk(tool.input_schema)
+
+
+def test_what_is_no_definition_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="from_langchain"):
+        ToolRegistry([print])  # type: ignore[list-item]
