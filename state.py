@@ -42,7 +42,7 @@ Coverage = Literal["found", "empty", "failed", "not_checked"]
 Priority = Literal["high", "medium", "low", "none", "undetermined"]
 GoalKind = Literal["judgement", "activity", "orders", "tickets", "task", "unclear"]
 TaskWish = Literal["none", "if_needed", "requested"]
-Text = Annotated[str, Field(min_length=1, max_length=4000)]
+Text = Annotated[str, Field(pattern=r"\S", max_length=4000)]
 
 
 # --- what the planner may decide: exactly one a round ---
@@ -327,6 +327,8 @@ class AgentState(TypedDict):
     usage: Usage
     messages: Annotated[list[AnyMessage], add_messages]
     """The conversation, for chat clients."""
+    taken_message_id: str | None
+    """The last human message that was taken as a goal or an answer: it is none again."""
 
     remaining_steps: RemainingSteps
     """Supersteps left before LangGraph's own limit."""

@@ -49,8 +49,8 @@ def conclude(state: AgentState, policy: Policy, stop_reason: StopReason) -> Conc
     """
     verdict = _verdict(state, policy)
     gave_up = stop_reason not in ("finish", "max_steps")
-    if stop_reason == "finish" and not any(call["success"] for call in state["tool_history"]):
-        stop_reason = "no_progress"  # finished before anything was learned
+    if stop_reason == "finish" and not state["tool_history"]:
+        stop_reason = "no_progress"  # finished before anything was looked at
     answered = not gave_up and is_answered(state, verdict)
     if verdict is not None and gave_up and verdict["needs_followup"] is False:
         verdict = {**verdict, "needs_followup": None, "priority": "undetermined"}

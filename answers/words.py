@@ -113,8 +113,9 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
         "There is no customer {id}. Please check the id and tell me which customer you mean.",
     ),
     "ask_window": (
-        "时间范围需要在 1 到 {max_days} 天之间。请告诉我要看最近多少天。",
-        "The period must be from 1 to {max_days} days. How many days back should I look?",
+        "没有看懂时间范围，或者它不在 1 到 {max_days} 天之间。请告诉我要看最近多少天，例如“近30天”。",
+        "The period was not understood, or is not from 1 to {max_days} days. How many days back should "
+        "I look? For example: last 30 days.",
     ),
     "ask_what": (
         "我可以判断客户是否需要重点跟进，也可以查询活跃、订单、工单，或创建跟进任务。您想了解{about}什么？",

@@ -14,7 +14,7 @@ def threads(*, as_json: bool, home: Path | None) -> int:
     path = runs_path(load_settings(home=home))
     entries = []
     if path.exists():
-        index = ThreadIndex(path)
+        index = ThreadIndex(path, read_only=True)
         entries = index.list()
         index.close()
     if as_json:

@@ -9,6 +9,7 @@ gc.disable()
 os.environ.setdefault("LANGSMITH_TRACING", "false")  # tracing is asked for, never met by chance
 
 OK, FAILED, USAGE, WAITING, THREAD = 0, 1, 2, 3, 4
+CUT_OFF = "interrupted; finished steps are kept, see `followup threads`"
 INTERRUPTED = 130
 """Shell convention for Ctrl-C."""
 
@@ -16,13 +17,14 @@ INTERRUPTED = 130
 def main() -> None:
     """Run the command line and exit."""
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
+        if stream is not None and hasattr(stream, "reconfigure"):
             # Chinese text must neither crash an ASCII terminal nor become escapes in a file.
             stream.reconfigure(encoding="utf-8", errors="replace")
     # Under an ASCII locale Python has decoded the arguments to stand-ins for their UTF-8 bytes.
     code = _run([os.fsencode(text).decode("utf-8", "surrogateescape") for text in sys.argv[1:]])
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader (head, less) has gone: nobody to tell
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     gc.freeze()  # what is left dies with the process: no last collection
@@ -58,7 +60,7 @@ def _run(arguments: list[str]) -> int:
         message = error.format_message() if hasattr(error, "format_message") else str(error)
         return _complain(f"{message} See `{where} --help`.", USAGE, prefix=where)
     except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted; finished steps are kept", INTERRUPTED)
+        return _complain(CUT_OFF, INTERRUPTED)
     except FollowupError as error:
         if debug:
             raise
@@ -73,6 +75,8 @@ def _run(arguments: list[str]) -> int:
             "the traceback.",
             FAILED,
         )
+    if result == INTERRUPTED:  # typer's own answer to Ctrl-C
+        return _complain(CUT_OFF, INTERRUPTED)
     return result if isinstance(result, int) else OK
 
 

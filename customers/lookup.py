@@ -9,11 +9,12 @@ from pydantic import BeforeValidator, Field
 from sqlalchemy import Column, Connection, Text, cast, select
 
 from followup_agent.customers.tables import customers, instant
-from followup_agent.customers.windows import days_between
+from followup_agent.customers.windows import DayWindow, day_window, days_between
 from followup_agent.tools.definition import (
     CustomerNotFound,
     ToolArgs,
     ToolContext,
+    ToolRefused,
     ToolResult,
     ToolUnavailable,
 )
@@ -34,9 +35,11 @@ class CustomerArgs(ToolArgs):
     user_id: str = USER_ID
 
 
-def _no_bool(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a number of days, not true or false")
+def _whole_number(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"[0-9]{1,4}", value):
+        raise ValueError("a whole number of days")
+    if isinstance(value, bool | bytes):
+        raise ValueError("a whole number of days")
     return value
 
 
@@ -54,7 +57,7 @@ class WindowArgs(CustomerArgs):
     `7`, `7.0` and `"7"` are all seven days; anything that is not a whole number is refused.
     """
 
-    days: Annotated[int, BeforeValidator(_no_bool)] = Field(
+    days: Annotated[int, BeforeValidator(_whole_number)] = Field(
         ge=1, le=365, description="Lookback in calendar days, the last one included."
     )
     until: Annotated[date | None, BeforeValidator(_day)] = Field(
@@ -64,6 +67,12 @@ class WindowArgs(CustomerArgs):
     def key(self, name: str) -> str:
         """A fact key that carries this window, so that two windows never overwrite each other."""
         return f"{name}_{self.days}d" + (f"_until_{self.until}" if self.until else "")
+
+    def window(self, context: ToolContext) -> DayWindow:
+        """The window's instants; ToolRefused when it ends after `as_of`, where nothing is known."""
+        if self.until and self.until > context.as_of.astimezone(context.timezone).date():
+            raise ToolRefused(f"until {self.until} is after {context.as_of.date()}")
+        return day_window(self.days, self.until, context.as_of, context.timezone)
 
     def words(self, language: Language) -> str:
         """The window as a person would say it."""
@@ -90,16 +99,17 @@ def require_customer(
 ) -> dict[str, object]:
     """The fields of `CustomerResult`; CustomerNotFound when there is no such customer at `as_of`."""
     row = connection.execute(
-        select(customers.c.segment, customers.c.signed_up_at).where(
-            customers.c.customer_id == user_id,
-            instant(customers.c.signed_up_at) <= context.as_of,
+        select(customers.c.segment, instant(customers.c.signed_up_at).label("signed_up_at")).where(
+            customers.c.customer_id == user_id
         )
     ).first()
-    if row is None:
+    if row is not None and row.signed_up_at is None:
+        raise ToolUnavailable("customers.signed_up_at is empty or holds what is no time")
+    if row is None or row.signed_up_at > context.as_of:
         raise CustomerNotFound(f"no customer {user_id!r} in the business data")
     signed_up_at: datetime = row.signed_up_at
     return {
-        "segment": row.segment,
+        "segment": str(row.segment),
         "days_since_signup": days_between(signed_up_at, context.as_of, context.timezone),
     }
 

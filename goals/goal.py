@@ -40,6 +40,17 @@ _WHETHER_TASK = _words(
     rf"(?:要不要|需不需要|是否需要|是否|该不该|用不用){_SAME_CLAUSE}{{0,16}}?{_ZH_MAKE}",
     rf"\b(?:should|shall|must|do)\s+(?:i|we|you)\s+(?:have\s+to\s+|need\s+to\s+)?{_EN_MAKE}\b",
 )
+_TASK_QUESTION = _words(
+    rf"(?:已经|之前|是不是){_SAME_CLAUSE}{{0,24}}?{_ZH_MAKE}",
+    rf"{_ZH_MAKE}{_SAME_CLAUSE}{{0,16}}?(?:任务|待办|提醒)\s*了?\s*(?:吗|没有|没)",
+    rf"\b(?:did|have|has|had|was|were|why|when|who)\b{_SAME_CLAUSE}{{0,40}}?\b(?:tasks?|to-?dos?|reminders?)\b",
+)
+"""About a task that may be there already."""
+_UNDO_TASK = _words(
+    rf"(?:删除|取消|关闭|撤销|去掉){_SAME_CLAUSE}{{0,16}}?(?:任务|待办|提醒)",
+    rf"\b(?:delete|cancel|remove|close|undo)\b{_SAME_CLAUSE}{{0,30}}?\b(?:tasks?|to-?dos?|reminders?)\b",
+)
+"""There is no tool for it: better to say what can be done than to judge."""
 _IF_NEEDED = _words(
     "如果|若|要是|如需|的话|有必要就|必要时|需要就",
     r"\bif\b|\bwhen\s+needed\b|\bin\s+case\b|\bshould\s+(?:it|they|this|the)\b",
@@ -132,7 +143,7 @@ def read_answer(goal: Goal, text: str, ids: IdPattern, as_of: datetime, zone: tz
 
 
 def _task_wish(words: str) -> TaskWish:
-    if not _TASK.search(words) or _NO_TASK.search(words):
+    if not _TASK.search(words) or _NO_TASK.search(words) or _TASK_QUESTION.search(words):
         return "none"
     if _IF_NEEDED.search(words):
         return "if_needed"
@@ -144,6 +155,8 @@ def _kind(words: str, task: TaskWish, *, has_id: bool) -> GoalKind:
         return "task"
     if task == "if_needed":
         return "judgement"
+    if _UNDO_TASK.search(words) or _TASK_QUESTION.search(words):
+        return "unclear"
     for kind, pattern in _KINDS:
         if pattern.search(words):
             return kind

@@ -13,7 +13,7 @@ DEFAULT_PATTERN = r"user_[0-9]+"
 """What ids look like when there is no customer to learn from (the seed document's form)."""
 
 _BEFORE = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_][\-.])"
-_AFTER = r"(?![A-Za-z0-9_])(?![\-.][A-Za-z0-9_])"
+_AFTER = r"(?![A-Za-z0-9_])(?![\-.@][A-Za-z0-9_])"
 """An id ends where no letter, digit or `_` goes on. Chinese characters end it: `\\b` would not."""
 
 _LOOKS_LIKE_ID = re.compile(

@@ -10,10 +10,14 @@ def parse_as_of(text: str, zone: tzinfo) -> datetime:
     is seen.
     """
     try:
-        if len(text) == len("2026-03-02"):
-            day = date.fromisoformat(text)
-            return datetime.combine(day, time.max, zone).astimezone(UTC)
-        moment = datetime.fromisoformat(text)
+        if not isinstance(text, str):
+            raise ValueError("not text")
+        try:
+            moment = datetime.combine(date.fromisoformat(text), time.max, zone)
+        except ValueError:
+            moment = datetime.fromisoformat(text)
+        if not 1970 <= moment.year < 2200:
+            raise ValueError("out of range")
     except ValueError as error:
         raise ValueError(
             f"as_of {text!r} is not an ISO 8601 time: write 2026-03-02 or 2026-03-02T07:30:00+08:00"

@@ -90,8 +90,15 @@ _CALENDAR = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_UNREAD_PERIOD = re.compile(
+    r"[0-9]{4}-[0-9]{1,2}\b|[0-9]{4}年|[0-9一二三四五六七八九十]月份|[一二三四五六七八九十]月以来"
+    r"|\b(?:in|since|from|during|for)\s+(?:january|february|march|april|may|june|july|august|september"
+    r"|october|november|december)\b",
+    re.IGNORECASE,
+)
 _ANY_UNIT = re.compile(
-    r"[天日周月季年]|星期|礼拜|day|week|month|quarter|year|fortnight|[0-9]d\b|since|自|从|[mqy]td\b",
+    r"[0-9]{4}-[0-9]|january|february|march|april|\bmay\b|june|july|august|september|october|november"
+    r"|december|[天日周月季年]|星期|礼拜|day|week|month|quarter|year|fortnight|[0-9]d\b|since|自|从|[mqy]td\b",
     re.IGNORECASE,
 )
 
@@ -113,7 +120,9 @@ def read_window(normal_text: str, today: date) -> Window:
         # The tools look back over 365 days: of a whole leap year the last ones count.
         days = min((last - first).days + 1, MAX_DAYS)
         return Window(days=days, until=None if last == today else last.isoformat(), stated=True)
-    return Window(days=DEFAULT_DAYS, until=None, stated=False)
+    # A period that is named and not understood is asked about, never taken for the default.
+    unread = _UNREAD_PERIOD.search(text)
+    return Window(days=0 if unread else DEFAULT_DAYS, until=None, stated=bool(unread))
 
 
 def _rolling(text: str) -> int | None:
@@ -123,6 +132,8 @@ def _rolling(text: str) -> int | None:
     for match in _ZH_ROLLING.finditer(text):
         unit = match["unit"].lower()
         a_period = match["lead"] or match["tail"] or unit in _CLEAR_ZH_UNITS
+        if unit == "月" and not match["lead"] and not match["measure"]:
+            continue  # 三月 is March; 三个月 are three months
         if a_period or (unit == "季度" and match["measure"]) or match["half"]:
             days = _zh_number(match["number"]) * _ZH_UNIT[unit]
             return days + _ZH_UNIT[unit] // 2 if match["half"] else days or -1

@@ -6,6 +6,7 @@ each node's update is validated against the node's own `Update` type before it i
 
 import asyncio
 import inspect
+import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -45,12 +46,18 @@ class ContextSource:
     def __init__(self, context: AgentContext | ContextFactory) -> None:
         """Take the context itself, or a function that makes it at the first step."""
         self.ready = context if isinstance(context, AgentContext) else None
+        self._lock = threading.Lock()
         self._factory = None if isinstance(context, AgentContext) else context
+
+    def _make(self, factory: ContextFactory) -> AgentContext:
+        with self._lock:  # many first runs at once, perhaps on several event loops
+            self.ready = self.ready or factory()
+            return self.ready
 
     async def get(self) -> AgentContext:
         """The context; the error of the factory when it cannot be made."""
         if self.ready is None and self._factory is not None:
-            self.ready = await asyncio.to_thread(self._factory)
+            return await asyncio.to_thread(self._make, self._factory)
         assert self.ready is not None  # noqa: S101 - for the type checker
         return self.ready
 

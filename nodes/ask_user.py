@@ -1,6 +1,7 @@
 """Pause for the answer. Nothing stands before the pause: on resume this node runs again from the
 first line."""
 
+import uuid
 from datetime import datetime
 from typing import NotRequired
 
@@ -24,6 +25,7 @@ class Update(TypedDict):
     counters: NotRequired[Counters]
     pending_questions: list[Question]
     messages: list[HumanMessage]
+    taken_message_id: NotRequired[str | None]
 
 
 async def ask_user(state: AgentState, context: AgentContext) -> Update:
@@ -46,6 +48,7 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
         datetime.fromisoformat(state["as_of"]),
         context.timezone,
     )
+    message = HumanMessage(text, id=str(uuid.uuid4()))
     counters = state["counters"]
     unusable = counters["unusable_answers"] + 1 if goal == state["parsed_goal"] else 0
     return Update(
@@ -55,5 +58,6 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
         parsed_goal=goal,
         counters={**counters, "unusable_answers": unusable},
         pending_questions=[],
-        messages=[HumanMessage(text)] if text else [],
+        messages=[message],
+        taken_message_id=message.id,
     )

@@ -1,10 +1,9 @@
 """Take the goal in, and start the run's state afresh. Plans nothing."""
 
 import uuid
-from collections.abc import Sequence
 from typing import Annotated, Any
 
-from langchain_core.messages import AnyMessage, HumanMessage
+from langchain_core.messages import HumanMessage
 from langgraph.config import get_config
 from langgraph.types import Overwrite
 from pydantic import BeforeValidator
@@ -71,13 +70,17 @@ class Update(TypedDict):
     last_error: RunError | None
     usage: Usage
     messages: list[HumanMessage]
+    taken_message_id: str | None
 
 
 async def intake(state: AgentState, context: AgentContext) -> Update:
     """Read the goal from the last human message, else from `user_goal`; InvalidGoal for neither."""
-    messages = state.get("messages", [])
-    said = _new_message(messages)
-    user_goal = clean_goal(state.get("user_goal") if said is None else said)
+    message = _new_message(state)
+    if message is not None and not state.get("run_id") and state.get("user_goal"):
+        raise InvalidGoal("there are two goals: send user_goal, or messages, not both")
+    user_goal = clean_goal(state.get("user_goal") if message is None else str(message.text))
+    if message is None:
+        message = HumanMessage(user_goal, id=str(uuid.uuid4()))
     try:
         as_of = (
             parse_as_of(context.options.as_of, context.timezone)
@@ -113,12 +116,18 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         usage=Usage(
             model_calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0
         ),
-        messages=[HumanMessage(user_goal)] if said is None else [],
+        messages=[message],  # replaces itself when it is there already
+        taken_message_id=message.id,
     )
 
 
-def _new_message(messages: Sequence[AnyMessage]) -> str | None:
-    """The text of the last message when a person wrote it; a finished run ends with the agent's."""
-    if messages and messages[-1].type == "human":
-        return str(messages[-1].text)
+def _new_message(state: AgentState) -> HumanMessage | None:
+    """The last message when a person wrote it and no run has taken it yet.
+
+    A run that was cut off leaves its own goal as the last message: that one is not new.
+    """
+    messages = state.get("messages") or []
+    last = messages[-1] if messages else None
+    if isinstance(last, HumanMessage) and last.id != state.get("taken_message_id"):
+        return last
     return None

@@ -30,10 +30,10 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
     log.bind({"step": step})
     log.emit("agent.step.started", state={"status": state["status"]})
     try:
-        decision = _DECISION.validate_python(await context.planner.decide(state))
+        decision = _DECISION.validate_python(await context.planner.decide(_own_copy(state)))
     except ValidationError as error:
         return _unusable(state, context, "invalid_args", f"no usable decision: {explain(error)}")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A planner that breaks is a failed run, never a quiet fall-back to other rules.
         error_id = uuid.uuid4().hex[:8]
         log.error(error_id, error)
@@ -57,6 +57,18 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
         current_step=step,
         counters={**state["counters"], "invalid_decisions": 0},
     )
+
+
+def _own_copy(state: AgentState) -> AgentState:
+    """What a planner may scribble on: what the gate and the record go by stays as it is."""
+    goal = state["parsed_goal"]
+    return {
+        **state,
+        "parsed_goal": {**goal, "subjects": [*goal["subjects"]]},
+        "facts": {**state["facts"]},
+        "evidence": [*state["evidence"]],
+        "tool_history": [*state["tool_history"]],
+    }
 
 
 def _unusable(state: AgentState, context: AgentContext, kind: str, message: str) -> Update:

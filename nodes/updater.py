@@ -1,5 +1,6 @@
 """Interpret what the executor saw, and write it back. The only writer of facts and evidence."""
 
+import uuid
 from collections.abc import Mapping
 from typing import Any, NotRequired
 
@@ -16,7 +17,7 @@ from followup_agent.state import (
     ToolCallRecord,
 )
 from followup_agent.tools.definition import ToolDefinition
-from followup_agent.tools.outcome import Fact
+from followup_agent.tools.outcome import Fact, FailureKind
 
 NOT_TECHNICAL = ("not_found", "not_approved")
 """Failures that are findings: the customer does not exist, a person said no. They end no run."""
@@ -54,7 +55,20 @@ async def updater(state: AgentState, context: AgentContext) -> Update:
     tool = context.tools.registry.get(seen["tool_name"])
     if tool is None:
         raise LookupError(f"tool {seen['tool_name']!r} was run but is no longer registered")
-    facts, evidence = interpret(tool, seen["args"], seen["result"], state, call_id)
+    try:
+        facts, evidence = interpret(tool, seen["args"], seen["result"], state, call_id)
+    except Exception as error:
+        # The call was made, whatever its file makes of the result: the record must have it.
+        error_id = uuid.uuid4().hex[:8]
+        context.log.error(error_id, error)
+        message = f"the result of {tool.name} could not be read (error {error_id}, see the log)"
+        kind: FailureKind = "internal" if tool.effect == "read" else "outcome_unknown"
+        failed: Observation = {**seen, "outcome": "failed", "failure_kind": kind}
+        return Update(
+            tool_history=[_record(state, call_id, failed, message)],
+            counters={**counters, "failures_in_a_row": counters["failures_in_a_row"] + 1},
+            last_error={"kind": kind, "message": message},
+        )
     subject = tool.subject_of(seen["args"])
     return Update(
         tool_history=[_record(state, call_id, seen, "; ".join(e["summary"] for e in evidence))],

@@ -10,14 +10,14 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
-    Mapping,
 )
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.errors import GraphRecursionError
 from langgraph.types import Command, StateSnapshot
@@ -52,7 +52,7 @@ from followup_agent.service.wiring import (
     make_context,
     open_log,
 )
-from followup_agent.state import AgentInput
+from followup_agent.state import AgentInput, StopReason
 from followup_agent.tools.definition import ToolDefinition
 
 T = TypeVar("T")
@@ -161,12 +161,16 @@ class FollowupAgent:
         max_steps: int | None = None,
         as_of: str | None = None,
     ) -> AsyncGenerator[RunEvent]:
-        """The same, step by step. A question that is open on the thread is dropped by a new goal."""
+        """The same, step by step. A question that is open on the thread is dropped by a new goal.
+
+        To leave early, close it (`contextlib.aclosing`): the thread is then free at once.
+        """
         goal = clean_goal(goal)
         thread_id = check_thread_id(str(uuid.uuid4()) if thread_id is None else thread_id)
         options = self._options(max_steps, as_of)
-        async for event in self._run(thread_id, {"user_goal": goal}, options):
-            yield event
+        async with aclosing(self._run(thread_id, {"user_goal": goal}, options)) as events:
+            async for event in events:
+                yield event
 
     async def aanswer(self, thread_id: str, text: str) -> Run:
         """Answer the pending question and go on; NoAnswer for a blank one."""
@@ -176,8 +180,9 @@ class FollowupAgent:
         """The same, step by step."""
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer("no answer given: the question stays open")
-        async for event in self._resume(thread_id, "answer", clean_goal(text)):
-            yield event
+        async with aclosing(self._resume(thread_id, "answer", clean_goal(text))) as events:
+            async for event in events:
+                yield event
 
     async def aapprove(self, thread_id: str) -> Run:
         """Approve the pending write, exactly as it was shown, and go on."""
@@ -192,8 +197,11 @@ class FollowupAgent:
     ) -> AsyncGenerator[RunEvent]:
         """Approve or reject, step by step."""
         decision = {"type": "approve"} if approve else {"type": "reject", "message": reason}
-        async for event in self._resume(thread_id, "approval", {"decisions": [decision]}):
-            yield event
+        async with aclosing(
+            self._resume(thread_id, "approval", {"decisions": [decision]})
+        ) as events:
+            async for event in events:
+                yield event
 
     async def acancel(self, thread_id: str) -> Run:
         """Drop the pending question or approval; the run ends as cancelled."""
@@ -201,8 +209,9 @@ class FollowupAgent:
 
     async def astream_cancel(self, thread_id: str) -> AsyncGenerator[RunEvent]:
         """The same, step by step."""
-        async for event in self._resume(thread_id, None, CANCEL):
-            yield event
+        async with aclosing(self._resume(thread_id, None, CANCEL)) as events:
+            async for event in events:
+                yield event
 
     async def aget(self, thread_id: str) -> Run:
         """The last run of a thread as it stands; UnknownThread."""
@@ -279,8 +288,10 @@ class FollowupAgent:
 
     def _options(self, max_steps: int | None, as_of: str | None) -> RunOptions:
         default = self._context.options
-        if max_steps is not None and not 1 <= max_steps <= MAX_STEPS_CEILING:
-            raise InvalidOption(f"max_steps is {max_steps}: it must be 1 to {MAX_STEPS_CEILING}")
+        if max_steps is not None and (
+            type(max_steps) is not int or not 1 <= max_steps <= MAX_STEPS_CEILING
+        ):
+            raise InvalidOption(f"max_steps is {max_steps!r}: it must be 1 to {MAX_STEPS_CEILING}")
         if as_of is not None:
             try:
                 parse_as_of(as_of, self._context.timezone)
@@ -291,26 +302,42 @@ class FollowupAgent:
     async def _resume(
         self, thread_id: str, waits_for: str | None, reply: Any
     ) -> AsyncGenerator[RunEvent]:
+        """Hand a reply to what the thread waits for; `waits_for` None takes whatever it is."""
         snapshot = await self._snapshot(thread_id)
-        waiting = Run.from_state(thread_id, snapshot.values).waiting_for
-        if not snapshot.interrupts or waiting is None:
-            raise NotWaiting(f"thread {thread_id} waits for nothing")
-        if waits_for not in (None, waiting):
-            raise NotWaiting(f"thread {thread_id} waits for an {waiting}, not for an {waits_for}")
-        options = self._options(snapshot.values["max_steps"], None)
+        run = Run.from_state(thread_id, snapshot.values)
+        options = self._options(run.max_steps, None)
+        if snapshot.next and not snapshot.interrupts and run.waiting_for is not None:
+            # The process ended between the question and the pause: go on to the pause first.
+            async for _ in self._run(thread_id, None, options):
+                pass
+            snapshot = await self._snapshot(thread_id)
+        if not snapshot.interrupts or run.waiting_for is None:
+            if waits_for is None and snapshot.next:
+                yield RunStopped(await self._end(thread_id, "cancelled"))
+                return
+            hint = "; it was cut off: ask again, or cancel it" if snapshot.next else ""
+            raise NotWaiting(f"thread {thread_id} waits for nothing{hint}")
+        if waits_for not in (None, run.waiting_for):
+            raise NotWaiting(
+                f"thread {thread_id} waits for an {run.waiting_for}, not for an {waits_for}"
+            )
         command: Command[Any] = Command(resume={snapshot.interrupts[0].id: reply})
-        async for event in self._run(thread_id, command, options):
-            yield event
+        async with aclosing(self._run(thread_id, command, options)) as events:
+            async for event in events:
+                yield event
 
     async def _run(
-        self, thread_id: str, graph_input: AgentInput | Command[Any], options: RunOptions
-    ) -> AsyncIterator[RunEvent]:
+        self,
+        thread_id: str,
+        graph_input: AgentInput | Command[Any] | None,
+        options: RunOptions,
+    ) -> AsyncGenerator[RunEvent]:
         """Drive the graph and yield its events; the last one is the run as it stands."""
         if thread_id in self._busy:
             raise ThreadBusy(f"thread {thread_id} is being written to by another call")
         self._busy.add(thread_id)
         config = self._config(thread_id, options.max_steps)
-        state: Mapping[str, Any] = {}
+        run: Run | None = None
         try:
             try:
                 async for part in self._graph.astream(
@@ -321,36 +348,53 @@ class FollowupAgent:
                     durability="sync",
                     version="v2",
                 ):
-                    if part["type"] == "values":
-                        state = part["data"]
+                    if part["type"] == "values" and part["data"].get("run_id"):
+                        started = run is not None and not isinstance(graph_input, Command)
+                        run = Run.from_state(thread_id, part["data"])
+                        if not started:
+                            await self._record(run)  # a run that is cut off is on the list
                     if part["type"] != "updates":
                         continue
                     for node, update in part["data"].items():
                         for event in events_of(node, update or {}):
                             yield event
             except GraphRecursionError:
-                state = await self._end_at_limit(config)
-            run = Run.from_state(thread_id, state)
-            await self._index.record(
-                ThreadEntry(
-                    thread_id=thread_id,
-                    user_goal=run.user_goal,
-                    status=run.status,
-                    stop_reason=run.stop_reason,
-                    updated_at=self._context.clock(),
-                    waiting_for=run.waiting_for,
-                )
-            )
+                run = await self._end(thread_id, "recursion_limit")
+            if run is None:
+                raise RuntimeError("the graph ended without a state")
+            await self._record(run)
         finally:
             self._busy.discard(thread_id)
         yield RunStopped(run)
 
-    async def _end_at_limit(self, config: RunnableConfig) -> Mapping[str, Any]:
-        """The last net: LangGraph's own limit was hit, so end the run as `give_up` would have."""
+    async def _record(self, run: Run) -> None:
+        await self._index.record(
+            ThreadEntry(
+                thread_id=run.thread_id,
+                user_goal=run.user_goal,
+                status=run.status,
+                stop_reason=run.stop_reason,
+                updated_at=self._context.clock(),
+                waiting_for=run.waiting_for,
+            )
+        )
+
+    async def _end(self, thread_id: str, reason: StopReason) -> Run:
+        """End a run from outside, as `give_up` would have: its own limit was broken, or it was cut
+        off and is cancelled."""
+        config = self._config(thread_id)
         state = (await self._graph.aget_state(config)).values
-        end = conclude(state, self._context.policy, "recursion_limit")  # type: ignore[arg-type]
-        await self._graph.aupdate_state(config, {**end, "pending_questions": []}, as_node="give_up")
-        return (await self._graph.aget_state(config)).values
+        end = conclude(state, self._context.policy, reason)  # type: ignore[arg-type]
+        update = {
+            **end,
+            "pending_questions": [],
+            "approval": None,
+            "messages": [AIMessage(end["final_answer"])],
+        }
+        await self._graph.aupdate_state(config, update, as_node="give_up")
+        run = Run.from_state(thread_id, (await self._graph.aget_state(config)).values)
+        await self._record(run)
+        return run
 
     async def _snapshot(self, thread_id: str) -> StateSnapshot:
         snapshot = await self._graph.aget_state(self._config(check_thread_id(thread_id)))
@@ -369,12 +413,13 @@ async def _next(events: AsyncIterator[RunEvent]) -> RunEvent | None:
     return await anext(events, None)
 
 
-async def _last(events: AsyncIterator[RunEvent]) -> Run:
+async def _last(events: AsyncGenerator[RunEvent]) -> Run:
     """Run to the end and return the run."""
     run: Run | None = None
-    async for event in events:
-        if isinstance(event, RunStopped):
-            run = event.run
+    async with aclosing(events):
+        async for event in events:
+            if isinstance(event, RunStopped):
+                run = event.run
     if run is None:
         raise RuntimeError("the run ended without a result")
     return run

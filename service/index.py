@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import BaseModel
 from sqlalchemy import Column, MetaData, String, Table, Text, create_engine, make_url, select
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.schema import CreateTable
 
 from followup_agent.customers.tables import Instant
 from followup_agent.service.errors import ConfigurationError
@@ -67,25 +68,32 @@ def runs_path(settings: Settings) -> Path:
 class ThreadIndex:
     """Reads and writes the list. `record` is for the event loop; the rest blocks."""
 
-    def __init__(self, path: Path) -> None:
-        """Open, and make the tables; ConfigurationError when the file is no runs database."""
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open, and make the tables unless only to read; ConfigurationError when that fails.
+
+        Any number of processes may open a new file at once.
+        """
         self._path = path
         self._engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 5.0})
         self._workers = Threads(8)
         try:
-            _metadata.create_all(self._engine)
-            with self._engine.begin() as connection:
+            if not read_only:
+                with self._engine.begin() as connection:
+                    for table in _metadata.sorted_tables:
+                        connection.execute(CreateTable(table, if_not_exists=True))
+                    first = _meta.insert().prefix_with("OR IGNORE")
+                    connection.execute(first.values(key="schema_version", value=SCHEMA_VERSION))
+            with self._engine.connect() as connection:
                 version = connection.execute(
                     select(_meta.c.value).where(_meta.c.key == "schema_version")
                 ).scalar()
-                if version is None:
-                    connection.execute(
-                        _meta.insert().values(key="schema_version", value=SCHEMA_VERSION)
-                    )
         except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", None) or error)
+            broken = "not a database" in reason or "malformed" in reason
+            advice = "move it away" if broken else "try again"
             raise ConfigurationError(
-                f"cannot use the runs database {path}: {getattr(error, 'orig', None) or error}; "
-                f"move it away, or choose another with {PREFIX}RUNS_URL"
+                f"cannot use the runs database {path}: {reason}; "
+                f"{advice}, or choose another with {PREFIX}RUNS_URL"
             ) from error
         if version not in (None, SCHEMA_VERSION):
             raise ConfigurationError(

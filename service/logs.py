@@ -8,6 +8,7 @@ be written, or a disk that is full, loses a line and never the run.
 import logging
 import os
 import re
+import stat
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -43,7 +44,7 @@ def json_line(record: Mapping[str, Any]) -> bytes:
     try:
         line = _to_json(record)
         if b"@" in line or _MOBILE_BYTES.search(line) or _INTERNATIONAL_BYTES.search(line):
-            line = _to_json(_masked(record))
+            line = _to_json(_masked_event(record))
     except Exception:
         line = _last_resort(record)
     return line + b"\n"
@@ -56,10 +57,16 @@ def _to_json(value: Any) -> bytes:
 def _last_resort(record: Mapping[str, Any]) -> bytes:
     """Broken Unicode is mended; a hostile `repr` or a cycle keeps the event and loses the rest."""
     try:
-        return _to_json(_masked(record))
+        return _to_json(_masked_event(record))
     except Exception as error:
         kept = {key: record.get(key) for key in ("timestamp", "eventName", "sessionId", "step")}
         return to_json({**kept, "logError": type(error).__name__}, fallback=lambda _: None)
+
+
+def _masked_event(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The record masked, but for the ids one looks for: a thread may be named by an address."""
+    kept = {key: record[key] for key in ("sessionId", "runId") if key in record}
+    return {**_masked({key: value for key, value in record.items() if key not in kept}), **kept}
 
 
 def _masked(value: Any) -> Any:
@@ -116,7 +123,7 @@ class JsonLog:
                 record[name] = value
         try:
             os.write(self._events, json_line(record))  # one write: O_APPEND keeps the line whole
-        except OSError:
+        except Exception:  # a full disk, a closed log, a bug here: a run must not notice
             return
 
     def error(self, error_id: str, error: BaseException) -> None:
@@ -151,7 +158,10 @@ def _open_for_append(path: Path) -> int:
 
 
 def _open_stderr() -> int:
-    """A description of our own, so that the terminal's other users still block."""
+    """A description of our own for a terminal or a pipe, so that its other users still block; a
+    file is shared as it is, offset included, or its writers would overwrite each other."""
+    if stat.S_ISREG(os.fstat(2).st_mode):
+        return os.dup(2)
     try:
         return os.open("/dev/stderr", os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK)
     except OSError:  # a socket, or no such device
@@ -172,6 +182,6 @@ class LogHandler(logging.Handler):
             return
         try:
             message = record.getMessage()
-        except Exception:
-            message = str(record.msg)
+        except Exception as error:
+            message = f"a message that cannot be shown: {type(error).__name__}"
         self._log.emit(f"log.{record.levelname.lower()}", logger=record.name, message=message)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
+from dotenv import dotenv_values
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -26,6 +27,7 @@ def known_zone(name: str) -> str:
 
 
 def _known_regex(pattern: str) -> str:
+    pattern = pattern.removeprefix("^").removesuffix("$")  # ids stand within a sentence
     try:
         re.compile(pattern)
     except re.error as error:
@@ -66,7 +68,9 @@ class Settings(BaseSettings):
     )
     user: str = Field("user", min_length=1, description="Who asks and approves; kept with a task.")
     model: str | None = Field(None, description="Name of the chat model, for the llm planner.")
-    approval_hours: float = Field(24.0, gt=0, description="How long an approval may be given.")
+    approval_hours: float = Field(
+        24.0, gt=0, le=8760, description="How long an approval may be given."
+    )
 
     @cached_property
     def customers_database_url(self) -> str:
@@ -81,7 +85,9 @@ class Settings(BaseSettings):
     @property
     def model_configured(self) -> bool:
         """Whether a chat model could be called (contract: key or base URL, and a model's name)."""
-        reachable = os.environ.get("OPENAI_API_KEY") or os.environ.get("OPENAI_BASE_URL")
+        names = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+        dotenv = dotenv_values(".env") if Path(".env").is_file() else {}
+        reachable = any(os.environ.get(name) or dotenv.get(name) for name in names)
         return bool(reachable and self.model)
 
 

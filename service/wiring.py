@@ -136,4 +136,6 @@ def context_from_environment() -> AgentContext:
     settings = load_settings()
     choose_planner(settings)
     make_home(settings.home)
-    return make_context(settings, log=open_log(settings))
+    log = open_log(settings)
+    log.attach()
+    return make_context(settings, log=log)

@@ -137,7 +137,16 @@ class ToolDefinition:
     @cached_property
     def takes_context(self) -> bool:
         """Whether `run` wants the `ToolContext` as its second argument."""
-        return len(inspect.signature(self.run).parameters) > 1
+        positional = (
+            inspect.Parameter.POSITIONAL_ONLY,
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        )
+        needed = [
+            parameter
+            for parameter in inspect.signature(self.run).parameters.values()
+            if parameter.kind in positional and parameter.default is inspect.Parameter.empty
+        ]
+        return len(needed) > 1
 
     @cached_property
     def is_async(self) -> bool:

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, create_model
-from pydantic_core import to_json
 
 from followup_agent.tools.definition import (
     DefinitionError,
     ToolDefinition,
     ToolError,
+    ToolRefused,
     ToolResult,
 )
 from followup_agent.tools.outcome import Effect, EvidenceDraft, Language
@@ -65,11 +65,15 @@ def from_langchain(
     else:
         raise DefinitionError(f"tool {tool.name!r} declares no argument schema")
 
+    def request(args: BaseModel) -> dict[str, Any]:
+        plain = args.model_dump(mode="json", exclude_unset=True, by_alias=True)
+        return {"type": "tool_call", "id": "followup", "name": tool.name, "args": plain}
+
     async def call(args: BaseModel) -> TextResult:
-        return _as_text(await tool.ainvoke(args.model_dump(mode="json", exclude_unset=True)))
+        return _as_text(await tool.ainvoke(request(args)))
 
     def call_in_thread(args: BaseModel) -> TextResult:
-        return _as_text(tool.invoke(args.model_dump(mode="json", exclude_unset=True)))
+        return _as_text(tool.invoke(request(args)))
 
     def evidence(args: Any, result: TextResult, language: Language) -> tuple[EvidenceDraft, ...]:
         words = " ".join(result.text.split())
@@ -128,12 +132,11 @@ def _checked_by(schema: Mapping[str, Any], tool_name: str) -> type[BaseModel]:
     return Checked
 
 
-def _as_text(answer: Any) -> TextResult:
-    """LangChain tools answer with text, content blocks, or any object."""
-    if isinstance(answer, list) and all(isinstance(block, Mapping) for block in answer):
-        texts = [str(block["text"]) for block in answer if block.get("type") == "text"]
-        if any(block.get("type") == "error" for block in answer):
-            raise ToolError("; ".join(texts) or "the tool reported an error")
-        answer = "\n".join(texts) if texts else answer
-    text = answer if isinstance(answer, str) else to_json(answer, fallback=str).decode()
+def _as_text(message: Any) -> TextResult:
+    """A tool message's text. LangChain marks an error that a tool handled itself; it is one here."""
+    text = str(message.text)
+    if message.status == "error":
+        raise ToolRefused(text[:500] or "the tool reported an error")
+    if text in ("None", "null"):
+        raise ToolError("the tool answered nothing")
     return TextResult(text=text[:MAX_ANSWER_CHARS], cut_chars=max(0, len(text) - MAX_ANSWER_CHARS))

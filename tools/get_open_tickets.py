@@ -66,7 +66,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
             "urgent_ticket_count": urgent_count,
             "oldest_open_ticket_days": oldest
             and days_between(oldest, context.as_of, context.timezone),
-            "urgent_ticket_ids": list(urgent_ids),
+            "urgent_ticket_ids": [str(ticket_id) for ticket_id in urgent_ids],
         }
 
     return await context.database.read(query)

@@ -15,7 +15,7 @@ from followup_agent.customers.lookup import (
     require_readable_times,
 )
 from followup_agent.customers.tables import activity_events, instant
-from followup_agent.customers.windows import day_window, days_between
+from followup_agent.customers.windows import days_between
 from followup_agent.tools.definition import ToolContext, ToolDefinition
 from followup_agent.tools.outcome import EvidenceDraft, FactDraft, Language
 
@@ -44,7 +44,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
         require_readable_times(connection, args.user_id, activity_events.c.occurred_at)
         mine = activity_events.c.customer_id == args.user_id
         occurred_at = instant(activity_events.c.occurred_at)
-        window = day_window(args.days, args.until, context.as_of, context.timezone)
+        window = args.window(context)
         events = logins = 0
         active_days: set[date] = set()
         for moment, kind in connection.execute(

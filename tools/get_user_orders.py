@@ -15,7 +15,7 @@ from followup_agent.customers.lookup import (
     require_readable_times,
 )
 from followup_agent.customers.tables import instant, orders
-from followup_agent.customers.windows import day_window, days_between
+from followup_agent.customers.windows import days_between
 from followup_agent.tools.definition import ToolContext, ToolDefinition
 from followup_agent.tools.outcome import EvidenceDraft, FactDraft, Language
 
@@ -49,7 +49,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
         mine = orders.c.customer_id == args.user_id
         placed_at, paid_at = instant(orders.c.placed_at), instant(orders.c.paid_at)
         paid = orders.c.paid_at.is_not(None) & orders.c.status.not_in(UNPAID_STATUSES)
-        window = day_window(args.days, args.until, context.as_of, context.timezone)
+        window = args.window(context)
         order_count = connection.execute(
             select(func.count()).where(mine, placed_at >= window.start, placed_at <= window.end)
         ).scalar_one()

@@ -99,26 +99,39 @@ class ToolRunner:
                 raw = await self._call(tool, args, context)
             result = tool.result.model_validate(raw)
             text = result.model_dump_json()
+            tool.result.model_validate_json(text)  # as the updater will read it
             plain = from_json(text)
-            if len(text) > MAX_RESULT_BYTES:
+            if len(text.encode()) > MAX_RESULT_BYTES:
                 return Failed("internal", f"{tool.name} returned more than it may"), False
             return (Empty(plain) if tool.is_empty(result) else Found(plain)), False
         except GraphBubbleUp:
             raise  # a pause or a stop of the graph is no failure of the tool
         except TimeoutError:
             if tool.effect != "read":
-                message = f"no answer within {tool.timeout_s:g} s: it may or may not have happened"
-                return Failed("outcome_unknown", message), False
+                return _unknown(f"no answer within {tool.timeout_s:g} s"), False
             return Failed("timeout", f"no answer within {tool.timeout_s:g} s"), True
         except ToolError as error:
             return Failed(error.why, str(error) or error.why), error.retryable
         except ConnectionError as error:
-            return Failed("unavailable", f"{type(error).__name__}"), tool.effect == "read"
-        except Exception as error:
-            # Foreign code raises what it likes, and its text may hold anything: log only.
-            error_id = uuid.uuid4().hex[:8]
-            self._report(error_id, error)
-            return Failed("internal", f"{tool.name} failed (error {error_id}, see the log)"), False
+            name = type(error).__name__
+            if tool.effect != "read" and not isinstance(error, ConnectionRefusedError):
+                return _unknown(name), False
+            return Failed("unavailable", name), tool.effect == "read"
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # this run is being stopped; the tool only passes it on
+            return self._internal(tool, error), False
+        except (Exception, SystemExit) as error:
+            return self._internal(tool, error), False
+
+    def _internal(self, tool: ToolDefinition, error: BaseException) -> Failed:
+        """Foreign code raises what it likes, and its text may hold anything: that is logged only."""
+        error_id = uuid.uuid4().hex[:8]
+        self._report(error_id, error)
+        if tool.effect != "read":
+            return _unknown(f"{tool.name} failed (error {error_id}, see the log)")
+        return Failed("internal", f"{tool.name} failed (error {error_id}, see the log)")
 
     async def _call(self, tool: ToolDefinition, args: BaseModel, context: ToolContext) -> object:
         arguments = (args, context) if tool.takes_context else (args,)
@@ -127,3 +140,8 @@ class ToolRunner:
         threads = self._threads.setdefault(tool.name, Threads(self._max_threads))
         answer = await threads.call(partial(tool.run, *arguments))
         return await answer if inspect.isawaitable(answer) else answer
+
+
+def _unknown(why: str) -> Failed:
+    """A write that gave no answer."""
+    return Failed("outcome_unknown", f"{why}: it may or may not have happened")

@@ -1,11 +1,13 @@
 """Create a follow-up task for the customer team. A write: it runs only after an approval."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
 from sqlalchemy import Connection, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.schema import CreateTable
 
 from followup_agent.customers.lookup import CustomerArgs, CustomerResult, require_customer
 from followup_agent.customers.tables import followup_tasks
@@ -36,6 +38,8 @@ class Result(CustomerResult):
 
     task_id: str
     due_at: AwareDatetime
+    due_on: str
+    """The local day, ISO."""
     created: bool
     """False when this very action had been carried out before: nothing was written again."""
 
@@ -48,39 +52,59 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
 
     def change(connection: Connection) -> dict[str, object]:
         customer = require_customer(connection, args.user_id, context)
-        followup_tasks.create(connection, checkfirst=True)
-        existing = connection.execute(
-            select(followup_tasks.c.task_id, followup_tasks.c.due_at).where(
-                followup_tasks.c.idempotency_key == key
-            )
-        ).first()
+        connection.execute(CreateTable(followup_tasks, if_not_exists=True))
+        existing = _find(connection, key)
         if existing is not None:
-            return customer | {
-                "task_id": existing.task_id,
-                "due_at": existing.due_at,
-                "created": False,
-            }
+            return customer | _shown(*existing, context, created=False)
         task_id = f"task_{key[:12]}"
-        due_at = context.now + timedelta(days=args.due_in_days)
+        due_at = _end_of_day(context.now, args.due_in_days, context.timezone)
         reason = args.reason if args.note is None else f"{args.reason}\n\n{args.note}"
-        connection.execute(
-            followup_tasks.insert().values(
-                task_id=task_id,
-                idempotency_key=key,
-                customer_id=args.user_id,
-                reason=reason,
-                priority=args.priority,
-                due_at=due_at,
-                assignee=args.assignee,
-                evidence=list(context.evidence_ids),
-                thread_id=context.thread_id,
-                approved_by=approved_by,
-                created_at=context.now,
-            )
+        row = followup_tasks.insert().values(
+            task_id=task_id,
+            idempotency_key=key,
+            customer_id=args.user_id,
+            reason=reason,
+            priority=args.priority,
+            due_at=due_at,
+            assignee=args.assignee,
+            evidence=list(context.evidence_ids),
+            thread_id=context.thread_id,
+            approved_by=approved_by,
+            created_at=context.now,
         )
-        return customer | {"task_id": task_id, "due_at": due_at, "created": True}
+        try:
+            with connection.begin_nested():
+                connection.execute(row)
+        except IntegrityError:  # somebody wrote this very action a moment ago
+            existing = _find(connection, key)
+            if existing is None:
+                raise
+            return customer | _shown(*existing, context, created=False)
+        return customer | _shown(task_id, due_at, context, created=True)
 
     return await context.database.write(change)
+
+
+def _find(connection: Connection, key: str) -> tuple[str, datetime] | None:
+    row = connection.execute(
+        select(followup_tasks.c.task_id, followup_tasks.c.due_at).where(
+            followup_tasks.c.idempotency_key == key
+        )
+    ).first()
+    return (row.task_id, row.due_at) if row is not None else None
+
+
+def _shown(
+    task_id: str, due_at: datetime, context: ToolContext, *, created: bool
+) -> dict[str, object]:
+    due_on = due_at.astimezone(context.timezone).date().isoformat()
+    return {"task_id": task_id, "due_at": due_at, "due_on": due_on, "created": created}
+
+
+def _end_of_day(now: datetime, days: int, zone: tzinfo) -> datetime:
+    """The last instant of the local day so many days on: due today is not overdue at once."""
+    day = now.astimezone(zone).date() + timedelta(days=days)
+    return datetime.combine(day, time(23, 59, 59), zone).astimezone(UTC)
 
 
 def facts(args: Args, result: Result) -> Mapping[str, FactDraft]:
@@ -93,7 +117,7 @@ def facts(args: Args, result: Result) -> Mapping[str, FactDraft]:
 
 def evidence(args: Args, result: Result, language: Language) -> Sequence[EvidenceDraft]:
     """The one sentence that may claim that a task exists."""
-    due = result.due_at.date().isoformat()
+    due = result.due_on
     if language == "zh":
         verb = "已创建跟进任务" if result.created else "跟进任务此前已创建"
         return (EvidenceDraft(f"{verb} {result.task_id}，截止 {due}", 1.0),)

@@ -41,8 +41,10 @@ class Threads:
         def settle(result: T | None, error: BaseException | None) -> None:
             if answer.cancelled():
                 return
-            if error is not None:
+            if isinstance(error, Exception) and not isinstance(error, StopIteration):
                 answer.set_exception(error)
+            elif error is not None:  # asyncio carries neither SystemExit nor StopIteration
+                answer.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
             else:
                 answer.set_result(result)  # type: ignore[arg-type]  # a T whenever error is None
 

@@ -351,3 +351,13 @@ def test_a_readable_id_in_the_answer_takes_the_place_of_an_unreadable_one() -> N
 def test_a_mere_how_is_it_without_a_customer_is_unclear(text: str) -> None:
     goal = read_goal(text, IdPattern(), datetime(2026, 3, 2, tzinfo=UTC), UTC)
     assert goal["kind"] == "unclear"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["已经给 user_123 创建任务了吗？", "why did you create a task for user_123?", "Was a task made for user_123?",
+     "删除 user_123 的跟进任务", "Cancel the follow-up task of user_123"],
+)  # fmt: skip
+def test_a_question_about_a_task_or_its_end_is_no_order_to_make_one(text: str) -> None:
+    goal = read_goal(text, IdPattern(), datetime(2026, 3, 2, tzinfo=UTC), UTC)
+    assert (goal["kind"], goal["task"]) == ("unclear", "none")

@@ -310,3 +310,15 @@ def test_a_calendar_window_never_reaches_past_today(today: date, text: str) -> N
 @settings(max_examples=150, deadline=None)
 def test_no_text_makes_reading_fail(text: str) -> None:
     assert read(text)["days"] >= 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["在 2026-02-01 到 2026-02-10 之间活跃吗", "from 2026-02-01 to 2026-02-10", "2026年1月的订单", "orders in January",
+     "2月份的订单", "三月以来"],
+)  # fmt: skip
+def test_a_period_that_is_named_and_not_understood_is_asked_about(text: str) -> None:
+    """Never "none was named", and never some other days."""
+    window = read(text)
+    assert window["stated"]
+    assert window["days"] == 0

@@ -1,6 +1,7 @@
 """Runs that fail: tools that break, time out or do not exist, planners that break."""
 
 import asyncio
+import dataclasses
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ from support import Endless, Harness, Scripted, finish, replaced, tool
 
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.graph.step import InvalidUpdate
+from followup_agent.tools import BUILT_IN
 from followup_agent.tools.definition import ToolRefused, ToolUnavailable
 
 
@@ -178,19 +180,76 @@ async def test_an_unusable_reply_is_never_read_as_finish(
 async def test_a_bug_in_a_node_is_an_ordinary_failed_run(
     company: CustomerDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """B52: an update of the wrong type names node and key, and is never written."""
+    """Whatever the bug: a short message with an id, the traceback in the log."""
+
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("phone 13800000000")
+
     harness = Harness(company)
-    tickets = harness.context.tools.registry.get("get_open_tickets")
-    assert tickets is not None
-    monkeypatch.setitem(
-        tickets.__dict__, "facts", lambda args, result: {"open_ticket_count": "two"}
-    )
+    monkeypatch.setattr("followup_agent.nodes.synthesizer.conclude", broken)
     state = await harness.ask("user_123 有工单吗")
     assert (state["status"], state["stop_reason"]) == ("failed", "internal")
     assert state["last_error"]["kind"] == "internal"
-    assert len(harness.log.errors) == 1
+    assert "13800000000" not in state["last_error"]["message"]
+    assert harness.log.errors[0][0] in state["last_error"]["message"]
     monkeypatch.undo()
     assert (await harness.ask("user_123 有工单吗"))["status"] == "completed"
+
+
+async def test_a_call_is_in_the_record_though_its_file_cannot_read_the_result(
+    company: CustomerDatabase,
+) -> None:
+    def facts(args: Any, result: Any) -> Any:
+        raise KeyError("x")
+
+    original = next(t for t in BUILT_IN if t.name == "get_open_tickets")
+    state = await Harness(company, tools=[dataclasses.replace(original, facts=facts)]).ask(
+        "user_123 有工单吗"
+    )
+    assert [call["failure_kind"] for call in state["tool_history"]] == ["internal"]
+    assert state["tool_history"][0]["attempts"] == 1
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), StopIteration(), asyncio.CancelledError(), KeyboardInterrupt()]
+)
+async def test_what_a_sync_tool_raises_stays_its_own(
+    company: CustomerDatabase, error: BaseException
+) -> None:
+    """Neither the process nor the run ends, and nobody waits for the timeout."""
+
+    def run(args: Any) -> Any:
+        raise error
+
+    state = await Harness(company, tools=[replaced("get_open_tickets", run)]).ask(
+        "user_123 有工单吗"
+    )
+    assert [call["failure_kind"] for call in state["tool_history"]] == ["internal"]
+    assert state["stop_reason"] == "finish"
+
+
+async def test_a_planner_that_exits_is_a_failed_run(company: CustomerDatabase) -> None:
+    def leave(state: Any) -> Any:
+        raise SystemExit(3)
+
+    state = await Harness(company, Endless(leave)).ask("user_123 要跟进吗")
+    assert state["stop_reason"] == "planner_failed"
+
+
+async def test_a_planner_cannot_widen_the_scope_or_clear_the_record(
+    company: CustomerDatabase,
+) -> None:
+    """B10: it decides and touches nothing."""
+
+    def meddle(state: Any) -> Any:
+        state["parsed_goal"]["subjects"].append("user_456")
+        state["tool_history"].clear()
+        return tool("r", user_id="user_456")
+
+    planner = Scripted(tool("r", user_id="user_123"), meddle, finish())
+    state = await Harness(company, planner).ask("user_123 要跟进吗")
+    assert [call["failure_kind"] for call in state["tool_history"]] == [None, "out_of_scope"]
+    assert state["parsed_goal"]["subjects"] == ["user_123"]
 
 
 async def test_an_undeclared_or_mistyped_update_names_node_and_key(

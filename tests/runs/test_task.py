@@ -225,3 +225,13 @@ def test_a_write_may_not_be_declared_with_retries() -> None:
     send = next(t for t in BUILT_IN if t.name == "send_followup_task")
     with pytest.raises(DefinitionError, match="max_attempts=1"):
         check_definition(dataclasses.replace(send, max_attempts=2))
+
+
+async def test_a_task_is_due_at_the_end_of_a_local_day(own_company: CustomerDatabase) -> None:
+    """In Shanghai it is the morning of 2 March, in UTC still the evening of the 1st."""
+    harness = Harness(own_company)
+    await harness.ask(GOAL)
+    done = await harness.resume(APPROVE)
+    assert "截止 2026-03-03" in done["final_answer"]
+    (row,) = tasks(own_company)
+    assert row["due_at"].startswith("2026-03-03 15:59:59")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -347,3 +348,97 @@ def test_what_was_wrong_with_a_planners_reply_is_in_the_answer(home: Path) -> No
     with FollowupAgent.open(home=home, planner_object=planner, clock=lambda: NOW) as agent:
         run = agent.ask("Does user_123 need follow-up?")
     assert "tool.tool_name: Field required" in (run.answer or "")
+
+
+async def test_a_new_goal_after_a_run_that_was_cut_off_is_about_its_own_customer(
+    home: Path,
+) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        async with aclosing(agent.astream("user_123 要跟进吗", thread_id="t")) as events:
+            async for event in events:
+                if isinstance(event, ToolCalled):
+                    break  # the caller leaves in the middle
+        assert [entry.status for entry in agent._index.list()] == ["running"]
+        run = await agent.aask("Does user_456 need follow-up?", thread_id="t")
+    assert run.user_goal == "Does user_456 need follow-up?"
+    assert run.verdict is not None
+    assert run.verdict["subject"] == "user_456"
+    assert list(run.facts) == ["user_456"]
+
+
+async def test_a_run_that_was_cut_off_can_be_cancelled_and_says_so_otherwise(home: Path) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        async with aclosing(agent.astream("user_123 要跟进吗", thread_id="t")) as events:
+            await anext(events)
+        with pytest.raises(NotWaiting, match="cut off"):
+            await agent.aanswer("t", "user_123")
+        run = await agent.acancel("t")
+        assert (run.status, run.stop_reason) == ("failed", "cancelled")
+        with pytest.raises(NotWaiting):
+            await agent.acancel("t")
+
+
+@pytest.mark.parametrize(
+    ("goal", "event_type"),
+    [("要跟进吗", QuestionAsked), ("create a follow-up task for user_123", ApprovalAsked)],
+)
+async def test_a_run_cut_off_between_question_and_pause_takes_its_answer(
+    home: Path, goal: str, event_type: type
+) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        async with aclosing(agent.astream(goal, thread_id="t")) as events:
+            async for event in events:
+                if isinstance(event, event_type):
+                    break
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        if event_type is QuestionAsked:
+            run = await agent.aanswer("t", "user_456")
+        else:
+            run = await agent.aapprove("t")
+    assert run.status == "completed"
+
+
+async def test_leaving_a_stream_frees_its_thread_at_once(home: Path) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        stream = agent.astream("user_123 要跟进吗", thread_id="t")
+        await anext(stream)
+        await stream.aclose()
+        assert (await agent.aask("user_456 要跟进吗", thread_id="t")).status == "completed"
+
+
+async def test_ten_first_runs_at_once_share_one_context(home: Path) -> None:
+    from support import Harness
+
+    from followup_agent.graph import build_graph
+
+    made = []
+
+    def factory() -> Any:
+        made.append(1)
+        return Harness(None).context
+
+    graph = build_graph(factory)
+    goals = [graph.ainvoke({"user_goal": "hello"}) for _ in range(10)]
+    await asyncio.gather(*goals, return_exceptions=True)
+    assert len(made) == 1
+
+
+def test_many_openings_of_a_new_home_at_once_all_succeed(home: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from followup_agent.service.index import ThreadIndex
+
+    for number in range(5):
+        path = home / f"runs-{number}.db"
+        with ThreadPoolExecutor(8) as pool:
+            for index in pool.map(lambda _: ThreadIndex(path), range(8)):  # noqa: B023 - used at once
+                index.close()
+
+
+def test_a_key_in_dotenv_counts_as_a_configured_model(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-x\nFOLLOWUP_MODEL=m\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match="--planner rules"), FollowupAgent.open(home=home):
+        pass

@@ -15,7 +15,7 @@ from pydantic import Field
 from support import NOW, Scripted, fill, finish, read_log, tool
 
 from followup_agent import FollowupAgent, ToolArgs, ToolDefinition, ToolResult
-from followup_agent.service.logs import JsonLog, json_line, mask
+from followup_agent.service.logs import JsonLog, LogHandler, json_line, mask
 
 EVENTS = {
     "agent.step.started",
@@ -231,3 +231,17 @@ def test_the_log_can_go_to_stderr(capfd: pytest.CaptureFixture[str]) -> None:
     err = capfd.readouterr().err
     assert '"eventName":"agent.step.started"' in err
     assert "error abc" in err
+
+
+def test_a_message_that_cannot_be_shown_does_not_reach_who_logged_it(tmp_path: Path) -> None:
+    log = JsonLog(tmp_path / "followup.jsonl")
+    log.bind({"sessionId": "t"})
+    LogHandler(log).handle(logging.makeLogRecord({"msg": Hostile(), "name": "my.tool"}))
+    log.close()
+    (line,) = read_log(tmp_path / "followup.jsonl")
+    assert line["message"] == "a message that cannot be shown: RuntimeError"
+
+
+def test_a_thread_named_by_an_address_can_be_found_in_the_log() -> None:
+    event = parsed({"eventName": "x", "sessionId": "a@example.com", "userGoal": "a@example.com"})
+    assert (event["sessionId"], event["userGoal"]) == ("a@example.com", "***")
