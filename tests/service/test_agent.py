@@ -385,11 +385,13 @@ async def test_a_run_that_was_cut_off_can_be_cancelled_and_says_so_otherwise(hom
 async def test_a_run_cut_off_between_question_and_pause_takes_its_answer(
     home: Path, goal: str, event_type: type
 ) -> None:
-    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
-        async with aclosing(agent.astream(goal, thread_id="t")) as events:
-            async for event in events:
-                if isinstance(event, event_type):
-                    break
+    async with (
+        FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent,
+        aclosing(agent.astream(goal, thread_id="t")) as events,
+    ):
+        async for event in events:
+            if isinstance(event, event_type):
+                break
     async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
         if event_type is QuestionAsked:
             run = await agent.aanswer("t", "user_456")
