@@ -327,8 +327,6 @@ class AgentState(TypedDict):
     usage: Usage
     messages: Annotated[list[AnyMessage], add_messages]
     """The conversation, for chat clients."""
-    taken_message_id: str | None
-    """The last human message that was taken as a goal or an answer: it is none again."""
 
     remaining_steps: RemainingSteps
     """Supersteps left before LangGraph's own limit."""

@@ -25,7 +25,7 @@ import subjects
 
 from followup_agent.graph.checkpoints import open_sqlite_saver, strict_serializer
 
-ROUNDS = 7
+ROUNDS = 11
 RUNS = 40
 failures: list[str] = []
 
@@ -82,10 +82,12 @@ async def orchestration(folder: Path) -> None:
     chat_input = {"messages": [("user", subjects.GOAL)]}
     plain_log = (folder / "plain.jsonl").open("w", encoding="utf-8")
     ours, bare, langchain = build(), subjects.bare(updates), subjects.langchain_agent()
+    command = subjects.bare(updates, command=True)
     spent = await compare(
         {
             "plain": lambda thread: subjects.plain_loop(plain_log),
             "bare": lambda thread: bare.ainvoke(graph_input, config(thread)),
+            "command": lambda thread: command.ainvoke(graph_input, config(thread)),
             "ours": lambda thread: ours.ainvoke(graph_input, config(thread)),
             "create_agent": lambda thread: langchain.ainvoke(chat_input, config(thread)),
         }
@@ -93,6 +95,7 @@ async def orchestration(folder: Path) -> None:
     print("\nCPU per judgement, three tool calls, no latency, no checkpoints (min / median / max)")
     print(f"  ours: {statistics.median(spent['ours']) * 1000:.2f} ms, for orientation only")
     report("ours : bare LangGraph graph of the same shape", ratios(spent, "ours", "bare"), 1.25)
+    report("ours : the same with Command(goto) for edges", ratios(spent, "ours", "command"))
     report("ours : the seed's plain loop", ratios(spent, "ours", "plain"), 25)
     report("bare : the seed's plain loop", ratios(spent, "bare", "plain"))
     report("ours : LangChain create_agent", ratios(spent, "ours", "create_agent"), 1)

@@ -125,34 +125,50 @@ async def record(graph: Any) -> list[tuple[str, dict[str, Any]]]:
     return updates
 
 
-def bare(updates: list[tuple[str, dict[str, Any]]], checkpointer: Any = None) -> Any:
-    """The same nodes, edges, channels and updates, without validation, logging or any logic."""
+def bare(
+    updates: list[tuple[str, dict[str, Any]]], checkpointer: Any = None, *, command: bool = False
+) -> Any:
+    """The same nodes, edges, channels and updates, without validation, logging or any logic.
+
+    Branches are LangGraph's conditional edges with async routers; with `command`, as in ours, the
+    nodes return `Command(goto)` themselves.
+    """
     builder = StateGraph(AgentState, input_schema=AgentInput, output_schema=AgentState)
     by_step = {
         (node, sum(n == node for n, _ in updates[:i])): u for i, (node, u) in enumerate(updates)
     }
     rounds = sum(node == "updater" for node, _ in updates)
 
-    def node(name: str) -> Callable[[AgentState], Awaitable[Any]]:
+    def after(name: str, done: int) -> str:
+        if name == "planner":
+            return "synthesizer" if done >= rounds else "tool_executor"
+        return "planner"
+
+    def node(name: str, branches: bool) -> Callable[[AgentState], Awaitable[Any]]:
         async def run(state: AgentState) -> Any:
             done = 0 if name in ("intake", "synthesizer") else len(state["tool_history"])
             update = by_step[name, done]
-            if name == "planner":
-                return Command(
-                    update=update, goto="synthesizer" if done >= rounds else "tool_executor"
-                )
-            return Command(update=update, goto="planner") if name == "updater" else update
+            return Command(update=update, goto=after(name, done)) if branches else update
 
         return run
 
-    builder.add_conditional_edges(START, after_start)
+    def router(name: str) -> Callable[[AgentState], Awaitable[str]]:
+        async def run(state: AgentState) -> str:
+            return after(name, len(state["tool_history"]))
+
+        return run
+
+    builder.add_conditional_edges(START, after_start, ["intake"])
     for ours, then in PICTURE:
         name = ours.__name__
         if isinstance(then, str):
-            builder.add_node(name, node(name))
+            builder.add_node(name, node(name, False))
             builder.add_edge(name, then)
+        elif command:
+            builder.add_node(name, node(name, True), destinations=destinations(then))
         else:
-            builder.add_node(name, node(name), destinations=destinations(then))
+            builder.add_node(name, node(name, False))
+            builder.add_conditional_edges(name, router(name), list(destinations(then)))
     return builder.compile(checkpointer=checkpointer).with_config(recursion_limit=500)
 
 

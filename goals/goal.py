@@ -40,6 +40,10 @@ _WHETHER_TASK = _words(
     rf"(?:要不要|需不需要|是否需要|是否|该不该|用不用){_SAME_CLAUSE}{{0,16}}?{_ZH_MAKE}",
     rf"\b(?:should|shall|must|do)\s+(?:i|we|you)\s+(?:have\s+to\s+|need\s+to\s+)?{_EN_MAKE}\b",
 )
+_ABOUT_A_TASK = _words(
+    "任务|工作项|待办|提醒|安排|派", r"\btask|to-?do|remind|follow[\s\-]?up\b|\bcall\b"
+)
+"""One of these is in every goal that asks for a task, and in few others."""
 _TASK_QUESTION = _words(
     rf"(?:已经|之前|是不是){_SAME_CLAUSE}{{0,24}}?{_ZH_MAKE}",
     rf"{_ZH_MAKE}{_SAME_CLAUSE}{{0,16}}?(?:任务|待办|提醒)\s*了?\s*(?:吗|没有|没)",
@@ -114,8 +118,7 @@ _DUE_OF_A_TASK = _words(rf"{_ZH_COUNT}\s*(?:后|之后)", rf"\b(?:in|within)\s+{
 def read_goal(text: str, ids: IdPattern, as_of: datetime, zone: tzinfo) -> Goal:
     """What the user's words ask for; `kind` is 'unclear' when no known question is in them."""
     normal = normal_form(text)
-    words = ids.blank(normal)
-    subjects = ids.find(normal)
+    subjects, unreadable, words = ids.read(normal)
     task = _task_wish(words)
     looking_back = _DUE.sub(" ", words)
     if task != "none":
@@ -123,7 +126,7 @@ def read_goal(text: str, ids: IdPattern, as_of: datetime, zone: tzinfo) -> Goal:
     return Goal(
         kind=_kind(words, task, has_id=bool(subjects)),
         subjects=subjects,
-        unreadable_ids=ids.find_unreadable(normal),
+        unreadable_ids=unreadable,
         window=read_window(looking_back, as_of.astimezone(zone).date()),
         task=task,
     )
@@ -143,6 +146,8 @@ def read_answer(goal: Goal, text: str, ids: IdPattern, as_of: datetime, zone: tz
 
 
 def _task_wish(words: str) -> TaskWish:
+    if not _ABOUT_A_TASK.search(words):
+        return "none"
     if not _TASK.search(words) or _NO_TASK.search(words) or _TASK_QUESTION.search(words):
         return "none"
     if _IF_NEEDED.search(words):
@@ -155,7 +160,7 @@ def _kind(words: str, task: TaskWish, *, has_id: bool) -> GoalKind:
         return "task"
     if task == "if_needed":
         return "judgement"
-    if _UNDO_TASK.search(words) or _TASK_QUESTION.search(words):
+    if _ABOUT_A_TASK.search(words) and (_UNDO_TASK.search(words) or _TASK_QUESTION.search(words)):
         return "unclear"
     for kind, pattern in _KINDS:
         if pattern.search(words):

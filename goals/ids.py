@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 DEFAULT_PATTERN = r"user_[0-9]+"
 """What ids look like when there is no customer to learn from (the seed document's form)."""
@@ -32,6 +33,17 @@ _COUNTED = re.compile(
 """What follows a number that counts something: such a number is no id."""
 
 
+class Reading(NamedTuple):
+    """What a sentence holds of ids."""
+
+    found: list[str]
+    """Ids in order, each once, spelled as the pattern has them."""
+    unreadable: list[str]
+    """Words that look like an id but have not its form here, each once."""
+    words: str
+    """The text without both, so that their digits are not read as windows."""
+
+
 @dataclass(frozen=True)
 class IdPattern:
     """The form of customer ids, and how to spell one that was typed in another case."""
@@ -45,30 +57,27 @@ class IdPattern:
         regex = re.compile(f"{_BEFORE}(?:{self.pattern}){_AFTER}", re.IGNORECASE)
         object.__setattr__(self, "_regex", regex)
 
+    def read(self, normal_text: str) -> "Reading":
+        """The ids in the text, the words that only look like one, and the text without either."""
+        matches = list(self._matches(normal_text))
+        rest = normal_text
+        for match in reversed(matches):
+            rest = f"{rest[: match.start()]} {rest[match.end() :]}"
+        return Reading(
+            found=list(dict.fromkeys(self._spell(match.group()) for match in matches)),
+            unreadable=list(dict.fromkeys(m.group() for m in _LOOKS_LIKE_ID.finditer(rest))),
+            words=_LOOKS_LIKE_ID.sub(" ", rest),
+        )
+
     def find(self, normal_text: str) -> list[str]:
         """Ids in the text in order, each once. `user_123abc` and `xuser_123` hold none."""
-        found = (self._spell(match.group()) for match in self._matches(normal_text))
-        return list(dict.fromkeys(found))
+        return self.read(normal_text).found
 
     def _matches(self, normal_text: str) -> Iterator[re.Match[str]]:
         for match in self._regex.finditer(normal_text):
             counts = match.group().isdigit() and _COUNTED.match(normal_text, match.end())
             if not counts:
                 yield match
-
-    def find_unreadable(self, normal_text: str) -> list[str]:
-        """Words that look like an id but have not its form here, each once."""
-        rest = self._without_ids(normal_text)
-        return list(dict.fromkeys(match.group() for match in _LOOKS_LIKE_ID.finditer(rest)))
-
-    def blank(self, normal_text: str) -> str:
-        """The text without ids and id-like words, so that their digits are not read as windows."""
-        return _LOOKS_LIKE_ID.sub(" ", self._without_ids(normal_text))
-
-    def _without_ids(self, normal_text: str) -> str:
-        for match in reversed(list(self._matches(normal_text))):
-            normal_text = f"{normal_text[: match.start()]} {normal_text[match.end() :]}"
-        return normal_text
 
     def _spell(self, typed: str) -> str:
         """Upper and lower case as the pattern has them: USER_123 is user_123, c00017 is C00017."""

@@ -10,6 +10,8 @@ from typing import Any
 from followup_agent.goals.text import normal_form
 
 APPROVING_WORDS = frozenset({"approve", "approved", "yes", "同意", "批准"})
+TAKEN = {"taken": True}
+"""Marks a human message that a run has taken as its goal or an answer: it is neither again."""
 CANCEL = {"type": "cancel"}
 """The typed form that drops a pending question or approval and ends the run."""
 

@@ -1,7 +1,6 @@
 """Pause for the answer. Nothing stands before the pause: on resume this node runs again from the
 first line."""
 
-import uuid
 from datetime import datetime
 from typing import NotRequired
 
@@ -11,7 +10,7 @@ from typing_extensions import TypedDict
 
 from followup_agent.goals.goal import read_answer
 from followup_agent.graph.context import AgentContext
-from followup_agent.graph.replies import is_cancel, reply_text
+from followup_agent.graph.replies import TAKEN, is_cancel, reply_text
 from followup_agent.state import AgentState, Counters, Decision, Goal, Question, Status, StopReason
 
 
@@ -25,7 +24,6 @@ class Update(TypedDict):
     counters: NotRequired[Counters]
     pending_questions: list[Question]
     messages: list[HumanMessage]
-    taken_message_id: NotRequired[str | None]
 
 
 async def ask_user(state: AgentState, context: AgentContext) -> Update:
@@ -48,7 +46,6 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
         datetime.fromisoformat(state["as_of"]),
         context.timezone,
     )
-    message = HumanMessage(text, id=str(uuid.uuid4()))
     counters = state["counters"]
     unusable = counters["unusable_answers"] + 1 if goal == state["parsed_goal"] else 0
     return Update(
@@ -58,6 +55,5 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
         parsed_goal=goal,
         counters={**counters, "unusable_answers": unusable},
         pending_questions=[],
-        messages=[message],
-        taken_message_id=message.id,
+        messages=[HumanMessage(text, additional_kwargs=TAKEN)],
     )

@@ -13,6 +13,7 @@ from followup_agent.goals.goal import read_goal
 from followup_agent.goals.text import clean_goal, language_of
 from followup_agent.goals.times import parse_as_of
 from followup_agent.graph.context import AgentContext
+from followup_agent.graph.replies import TAKEN
 from followup_agent.service.errors import InvalidGoal
 from followup_agent.state import (
     NO_COUNTS,
@@ -70,7 +71,6 @@ class Update(TypedDict):
     last_error: RunError | None
     usage: Usage
     messages: list[HumanMessage]
-    taken_message_id: str | None
 
 
 async def intake(state: AgentState, context: AgentContext) -> Update:
@@ -79,8 +79,8 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
     if message is not None and not state.get("run_id") and state.get("user_goal"):
         raise InvalidGoal("there are two goals: send user_goal, or messages, not both")
     user_goal = clean_goal(state.get("user_goal") if message is None else str(message.text))
-    if message is None:
-        message = HumanMessage(user_goal, id=str(uuid.uuid4()))
+    run_id = str(uuid.uuid4())
+    message_id = f"{run_id}-goal" if message is None else message.id
     try:
         as_of = (
             parse_as_of(context.options.as_of, context.timezone)
@@ -91,7 +91,7 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         raise InvalidGoal(str(error)) from error
     return Update(
         session_id=str(get_config().get("configurable", {}).get("thread_id", "")),
-        run_id=str(uuid.uuid4()),
+        run_id=run_id,
         user_goal=user_goal,
         language=language_of(user_goal),
         planner=context.planner.name,
@@ -116,8 +116,8 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         usage=Usage(
             model_calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0
         ),
-        messages=[message],  # replaces itself when it is there already
-        taken_message_id=message.id,
+        # In the place of the message it was read from, if any: the same text, marked as taken.
+        messages=[HumanMessage(user_goal, id=message_id, additional_kwargs=TAKEN)],
     )
 
 
@@ -128,6 +128,6 @@ def _new_message(state: AgentState) -> HumanMessage | None:
     """
     messages = state.get("messages") or []
     last = messages[-1] if messages else None
-    if isinstance(last, HumanMessage) and last.id != state.get("taken_message_id"):
+    if isinstance(last, HumanMessage) and last.additional_kwargs != TAKEN:
         return last
     return None

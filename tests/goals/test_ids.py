@@ -43,7 +43,7 @@ SEED = IdPattern()
 )
 def test_an_id_next_to_other_signs_or_chinese_characters_is_found_whole(text: str) -> None:
     assert SEED.find(normal_form(text)) == ["user_123"]
-    assert SEED.find_unreadable(normal_form(text)) == []
+    assert SEED.read(normal_form(text)).unreadable == []
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_upper_case_is_spelled_back(typed: str) -> None:
 def test_a_word_that_only_holds_an_id_is_reported_and_not_shortened(word: str) -> None:
     for text in (word, f"帮我判断{word}要跟进吗", f"Check {word}, please"):
         assert SEED.find(text) == []
-        assert SEED.find_unreadable(text) == [word]
+        assert SEED.read(text).unreadable == [word]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_word_that_only_holds_an_id_is_reported_and_not_shortened(word: str) -
     ],
 )
 def test_everyday_words_with_a_digit_are_no_unreadable_ids(text: str) -> None:
-    assert SEED.find_unreadable(text) == []
+    assert SEED.read(text).unreadable == []
 
 
 @pytest.mark.parametrize(
@@ -114,8 +114,8 @@ def test_ids_are_found_in_order_and_each_once(text: str, ids: list[str]) -> None
 
 
 def test_an_id_is_blanked_so_that_its_digits_are_no_window() -> None:
-    assert not any(c.isdigit() for c in SEED.blank("user_30天后 user_12a"))
-    assert "近7天" in SEED.blank("user_123近7天")
+    assert not any(c.isdigit() for c in SEED.read("user_30天后 user_12a").words)
+    assert "近7天" in SEED.read("user_123近7天").words
 
 
 @pytest.mark.parametrize(
@@ -182,8 +182,7 @@ def test_a_long_word_is_read_in_no_time(word: str) -> None:
         for end in ("_", "-", "_!", ".a", "é"):
             text = (word * length)[:length] + end
             began = time.process_time()
-            SEED.find_unreadable(text)
-            SEED.blank(text)
+            SEED.read(text)
             assert time.process_time() - began < 0.05
 
 
