@@ -23,10 +23,11 @@ def threads(*, as_json: bool, home: Path | None) -> int:
     out = console()
     if not entries:
         out.print("No threads yet. Start one: followup ask GOAL")
+    width = max((len(entry.thread_id) for entry in entries), default=0)
     for entry in entries:
         state = f"waits for {entry.waiting_for}" if entry.waiting_for else entry.status
-        when = entry.updated_at.strftime("%Y-%m-%d %H:%M")
-        out.print(f"{entry.thread_id}  {when}  {state:<17}  {entry.user_goal}")
+        when = entry.updated_at.strftime("%Y-%m-%d %H:%M UTC")
+        out.print(f"{entry.thread_id:<{width}}  {when}  {state:<18}  {entry.user_goal}")
     return 0
 
 

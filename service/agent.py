@@ -10,6 +10,7 @@ from collections.abc import (
     Coroutine,
     Iterable,
     Iterator,
+    Mapping,
 )
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import datetime
@@ -337,7 +338,8 @@ class FollowupAgent:
             raise ThreadBusy(f"thread {thread_id} is being written to by another call")
         self._busy.add(thread_id)
         config = self._config(thread_id, options.max_steps)
-        run: Run | None = None
+        state: Mapping[str, Any] = {}
+        just_begun = False
         try:
             try:
                 async for part in self._graph.astream(
@@ -348,21 +350,20 @@ class FollowupAgent:
                     durability="sync",
                     version="v2",
                 ):
-                    if part["type"] == "values" and part["data"].get("run_id"):
-                        started = run is not None and not isinstance(graph_input, Command)
-                        run = Run.from_state(thread_id, part["data"])
-                        if not started:
-                            await self._record(run)  # a run that is cut off is on the list
+                    if part["type"] == "values":
+                        state = part["data"]
+                        if just_begun:  # listed from the start: a run that is cut off stays on it
+                            await self._record(Run.from_state(thread_id, state))
                     if part["type"] != "updates":
                         continue
+                    just_begun = "intake" in part["data"]
                     for node, update in part["data"].items():
                         for event in events_of(node, update or {}):
                             yield event
+                run = Run.from_state(thread_id, state)
+                await self._record(run)
             except GraphRecursionError:
                 run = await self._end(thread_id, "recursion_limit")
-            if run is None:
-                raise RuntimeError("the graph ended without a state")
-            await self._record(run)
         finally:
             self._busy.discard(thread_id)
         yield RunStopped(run)

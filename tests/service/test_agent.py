@@ -358,12 +358,17 @@ async def test_a_new_goal_after_a_run_that_was_cut_off_is_about_its_own_customer
             async for event in events:
                 if isinstance(event, ToolCalled):
                     break  # the caller leaves in the middle
-        assert [entry.status for entry in agent._index.list()] == ["running"]
+        (entry,) = agent._index.list()
+        assert (entry.status, entry.user_goal) == ("running", "user_123 要跟进吗")
         run = await agent.aask("Does user_456 need follow-up?", thread_id="t")
-    assert run.user_goal == "Does user_456 need follow-up?"
-    assert run.verdict is not None
-    assert run.verdict["subject"] == "user_456"
-    assert list(run.facts) == ["user_456"]
+        assert run.user_goal == "Does user_456 need follow-up?"
+        assert run.verdict is not None
+        assert run.verdict["subject"] == "user_456"
+        assert list(run.facts) == ["user_456"]
+        async with aclosing(agent.astream("user_789 要跟进吗", thread_id="t")) as events:
+            await anext(events)
+        (entry,) = agent._index.list()
+        assert (entry.status, entry.user_goal) == ("running", "user_789 要跟进吗")
 
 
 async def test_a_run_that_was_cut_off_can_be_cancelled_and_says_so_otherwise(home: Path) -> None:
