@@ -44,6 +44,9 @@ GoalKind = Literal["judgement", "activity", "orders", "tickets", "task", "unclea
 TaskWish = Literal["none", "if_needed", "requested"]
 Text = Annotated[str, Field(pattern=r"\S", max_length=4000)]
 
+GRAPH_VERSION = "2"
+"""Raised when stored threads of the former version cannot be gone on with."""
+
 
 # --- what the planner may decide: exactly one a round ---
 
@@ -146,7 +149,7 @@ class ToolCallRecord(TypedDict):
 
 @with_config(PLAIN)
 class Observation(TypedDict):
-    """What the executor saw in this round, uninterpreted; gone after the updater has read it."""
+    """What came of one call, uninterpreted; gone after the updater has read it."""
 
     tool_name: str
     args: dict[str, JsonValue]
@@ -181,6 +184,11 @@ class Approval(TypedDict):
     digest: str
     """SHA-256 over tool, arguments, evidence and policy version: what was shown is what runs."""
     expires_at: str
+    approver: str | None
+    """Who may approve; None: whoever uses the agent."""
+    remarks: list[str]
+    """Why it is asked anew: the facts that changed since it was asked before, or what an edit
+    may not do; empty the first time."""
 
 
 @with_config(PLAIN)
@@ -203,12 +211,19 @@ class Counters(TypedDict):
     repeated_calls: int
     """Calls that had been answered before."""
     questions: int
+    approvals: int
+    """Approvals asked for."""
     unusable_answers: int
     """Answers in a row that told nothing new."""
 
 
 NO_COUNTS = Counters(
-    failures_in_a_row=0, invalid_decisions=0, repeated_calls=0, questions=0, unusable_answers=0
+    failures_in_a_row=0,
+    invalid_decisions=0,
+    repeated_calls=0,
+    questions=0,
+    approvals=0,
+    unusable_answers=0,
 )
 
 
@@ -297,6 +312,10 @@ class AgentState(TypedDict):
     """'rules', or the model's name."""
     as_of: str
     """ISO 8601, UTC: nothing later is ever seen."""
+    as_of_given: bool
+    """The user named `as_of`: what is read again is read as of then, not as of now."""
+    graph_version: str
+    """Of the state's form; a thread of another version is refused."""
     parsed_goal: Goal
 
     status: Status
@@ -309,7 +328,7 @@ class AgentState(TypedDict):
     decision: Decision | None
     needs_approval: bool
     """The decided tool changes something: a person must agree first."""
-    observation: Annotated[Observation, EphemeralValue]
+    observations: Annotated[list[Observation], EphemeralValue]
     facts: Annotated[dict[str, dict[str, Fact]], DeltaChannel(merge_facts)]
     """Subject to fact key to fact."""
     evidence: Annotated[list[Evidence], DeltaChannel(extend)]
@@ -320,6 +339,8 @@ class AgentState(TypedDict):
     """Set while a write waits for a person."""
     approved: Approved | None
     """Used up by running the write."""
+    changed: list[str]
+    """How the facts have changed since an approval was asked for: it is void and asked anew."""
 
     verdict: Verdict | None
     final_answer: str | None

@@ -139,6 +139,7 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
         "请审批：{tool_name}。同意后才会执行，且只按以下参数执行。",
         "Please decide on {tool_name}. It runs only when approved, with exactly these arguments.",
     ),
+    "approval_again": ("再次请示，因为：", "Asked again, because:"),
     "approval_reason": ("理由：{reason}", "Reason: {reason}"),
 }
 

@@ -17,6 +17,13 @@ data = typer.Typer(
     name="data", help="Fill the business database.", no_args_is_help=True, rich_markup_mode=None
 )
 app.add_typer(data)
+threads = typer.Typer(
+    name="threads",
+    help="What ran, and what waits; export and forget old threads.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+app.add_typer(threads)
 
 Home = Annotated[
     Path | None, typer.Option("--home", help="Folder of the databases and logs (FOLLOWUP_HOME).")
@@ -86,6 +93,9 @@ def ask(
 def answer(
     thread: Thread,
     text: Annotated[str, typer.Argument(help="The answer to the pending question.")],
+    question: Annotated[
+        str | None, typer.Option("--question", help="Answer only this one, such as q1.")
+    ] = None,
     log: Log = None,
     as_json: Json = False,
     home: Home = None,
@@ -93,21 +103,37 @@ def answer(
     """Answer the pending question and go on."""
     from followup_agent.cli import runs
 
-    return runs.answer(thread, text, log=log, as_json=as_json, home=home)
+    return runs.answer(thread, text, question, log=log, as_json=as_json, home=home)
+
+
+Approval = Annotated[
+    str | None, typer.Option("--approval", help="Decide only this one, such as a1.")
+]
 
 
 @app.command()
-def approve(thread: Thread, log: Log = None, as_json: Json = False, home: Home = None) -> int:
-    """Approve the pending write, exactly as it was shown."""
+def approve(
+    thread: Thread,
+    edit: Annotated[
+        str | None,
+        typer.Option("--edit", help='Arguments to change first, as JSON: \'{"note": "…"}\''),
+    ] = None,
+    approval: Approval = None,
+    log: Log = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Approve the pending write as it was shown, or as edited."""
     from followup_agent.cli import runs
 
-    return runs.decide(thread, approve=True, reason="", log=log, as_json=as_json, home=home)
+    return runs.approve(thread, edit, approval, log=log, as_json=as_json, home=home)
 
 
 @app.command()
 def reject(
     thread: Thread,
     reason: Annotated[str, typer.Option("--reason", help="Why; kept in the record.")] = "",
+    approval: Approval = None,
     log: Log = None,
     as_json: Json = False,
     home: Home = None,
@@ -115,7 +141,7 @@ def reject(
     """Reject the pending write and go on without it."""
     from followup_agent.cli import runs
 
-    return runs.decide(thread, approve=False, reason=reason, log=log, as_json=as_json, home=home)
+    return runs.reject(thread, reason, approval, log=log, as_json=as_json, home=home)
 
 
 @app.command()
@@ -127,19 +153,85 @@ def cancel(thread: Thread, log: Log = None, as_json: Json = False, home: Home = 
 
 
 @app.command()
-def show(thread: Thread, as_json: Json = False, home: Home = None) -> int:
-    """One run as a timeline: step, reason, call, outcome, new facts, time."""
+def resume(thread: Thread, log: Log = None, as_json: Json = False, home: Home = None) -> int:
+    """Go on with a run that was cut off: killed, stopped, or out of disk."""
     from followup_agent.cli import runs
 
-    return runs.show(thread, as_json=as_json, home=home)
+    return runs.resume(thread, log=log, as_json=as_json, home=home)
 
 
 @app.command()
-def threads(as_json: Json = False, home: Home = None) -> int:
-    """What ran, and what waits."""
+def show(
+    thread: Thread,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="List the stored states instead.")
+    ] = False,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """One run as a timeline: step, reason, call, outcome, new facts, time."""
+    from followup_agent.cli import runs
+
+    return runs.show(thread, checkpoints=checkpoints, as_json=as_json, home=home)
+
+
+@app.command()
+def fork(
+    thread: Thread,
+    at: Annotated[
+        int, typer.Option("--at", min=0, help="After this step; 0 is before the first decision.")
+    ],
+    edit: Annotated[
+        str | None,
+        typer.Option("--edit", help="State to change first, as JSON: '{\"max_steps\": 12}'"),
+    ] = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """A new thread with a run as it was after a step; `followup resume` goes on with it."""
+    from followup_agent.cli import runs
+
+    return runs.fork(thread, at, edit, as_json=as_json, home=home)
+
+
+OlderThan = Annotated[
+    str, typer.Option("--older-than", help="Age since the end of the run: 30d, 12h, 45m.")
+]
+
+
+@threads.callback()
+def threads_list(context: typer.Context, as_json: Json = False, home: Home = None) -> int:
+    """What ran, and what waits; `export` and `prune` old threads."""
+    if context.invoked_subcommand is not None:
+        return 0
     from followup_agent.cli import lists
 
     return lists.threads(as_json=as_json, home=home)
+
+
+@threads.command("export")
+def threads_export(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="THREAD", help="Threads. Default: all.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="File to write. Default: stdout.")
+    ] = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Threads as JSON lines: run, timeline, and what was done downstream."""
+    from followup_agent.cli import runs
+
+    return runs.export(names or [], out=out, as_json=as_json, home=home)
+
+
+@threads.command("prune")
+def threads_prune(older_than: OlderThan, as_json: Json = False, home: Home = None) -> int:
+    """Forget threads that have ended; one that waits or was cut off is never among them."""
+    from followup_agent.cli import runs
+
+    return runs.prune(older_than, as_json=as_json, home=home)
 
 
 @app.command()

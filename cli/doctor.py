@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ from dotenv import dotenv_values
 from followup_agent.cli.output import console, print_json
 from followup_agent.cli.start import OK, USAGE
 from followup_agent.customers.database import CustomerDatabase
+from followup_agent.runs.database import RunsDatabase, runs_url
 from followup_agent.service.errors import ConfigurationError
 from followup_agent.service.home import make_home
-from followup_agent.service.index import ThreadIndex, runs_path
 from followup_agent.service.settings import PREFIX, Settings, load_settings
 
 SECRETS = ("OPENAI_API_KEY", "LANGSMITH_API_KEY")
@@ -72,7 +73,7 @@ def _setting(
     if value is None and settings is not None and name == "customers_url":
         value = settings.customers_database_url
     if value is None and settings is not None and name == "runs_url":
-        value = f"sqlite:///{runs_path(settings)}"
+        value = runs_url(settings).render_as_string(hide_password=False)
     shown = (
         None if value is None else _masked_url(str(value)) if name.endswith("_url") else str(value)
     )
@@ -125,9 +126,8 @@ def _checks(settings: Settings) -> list[dict[str, Any]]:
         return f"{database.name} has the four relations"
 
     def runs() -> str:
-        path = runs_path(settings)
-        ThreadIndex(path).close()
-        return f"{path} can be used"
+        with closing(RunsDatabase(runs_url(settings))) as database:
+            return f"{database.name} can be used"
 
     def planner() -> str:
         if settings.planner == "llm" or (settings.planner == "auto" and settings.model_configured):

@@ -1,5 +1,6 @@
 """`followup threads` and `followup tools`: lists that need no graph."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -8,15 +9,15 @@ from followup_agent.cli.output import console, print_json
 
 def threads(*, as_json: bool, home: Path | None) -> int:
     """What ran, the latest first, and what waits."""
-    from followup_agent.service.index import ThreadIndex, runs_path
+    from followup_agent.runs.database import RunsDatabase, runs_url
+    from followup_agent.runs.index import ThreadIndex
     from followup_agent.service.settings import load_settings
 
-    path = runs_path(load_settings(home=home))
+    url = runs_url(load_settings(home=home))
     entries = []
-    if path.exists():
-        index = ThreadIndex(path, read_only=True)
-        entries = index.list()
-        index.close()
+    if url.get_backend_name() != "sqlite" or Path(str(url.database)).exists():
+        with closing(RunsDatabase(url, read_only=True)) as database:
+            entries = ThreadIndex(database).entries()
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in entries])
         return 0

@@ -1,17 +1,23 @@
-"""The commands that run the graph: ask, answer, approve, reject, cancel, show."""
+"""The commands that run the graph, or read what it has stored."""
 
 import asyncio
+import json
+import re
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 
 from followup_agent.cli.output import console, notice, print_json
-from followup_agent.cli.start import FAILED, OK, WAITING, imports_done
+from followup_agent.cli.start import FAILED, OK, TERMINATED, WAITING, imports_done
 from followup_agent.service.agent import FollowupAgent
-from followup_agent.service.errors import UsageError
+from followup_agent.service.errors import InvalidOption, UsageError
 from followup_agent.service.events import (
     ApprovalAsked,
     DecisionMade,
@@ -20,12 +26,15 @@ from followup_agent.service.events import (
     RunStopped,
     ToolCalled,
 )
+from followup_agent.service.history import Checkpoint
 from followup_agent.service.run import Run
 from followup_agent.service.settings import load_settings
 from followup_agent.service.wiring import choose_planner
 from followup_agent.tools.outcome import Fact
 
 imports_done()
+
+T = TypeVar("T")
 
 _MARKS = {"found": ("✓", "green"), "empty": ("○", "yellow"), "failed": ("✗", "red")}
 
@@ -52,19 +61,59 @@ def ask(
     )
 
 
-def answer(thread: str, text: str, *, log: str | None, as_json: bool, home: Path | None) -> int:
+def answer(
+    thread: str,
+    text: str,
+    question: str | None,
+    *,
+    log: str | None,
+    as_json: bool,
+    home: Path | None,
+) -> int:
     """Answer a question."""
     return _drive(
-        lambda agent: agent.astream_answer(thread, text), as_json=as_json, log=log, home=home
+        lambda agent: agent.astream_answer(thread, text, question_id=question),
+        as_json=as_json,
+        log=log,
+        home=home,
     )
 
 
-def decide(
-    thread: str, *, approve: bool, reason: str, log: str | None, as_json: bool, home: Path | None
+def approve(
+    thread: str,
+    edit: str | None,
+    approval: str | None,
+    *,
+    log: str | None,
+    as_json: bool,
+    home: Path | None,
 ) -> int:
-    """Approve or reject a write."""
+    """Approve a write."""
+    changes = None if edit is None else _json_object("--edit", edit)
     return _drive(
-        lambda agent: agent.astream_decision(thread, approve=approve, reason=reason),
+        lambda agent: agent.astream_decision(
+            thread, approve=True, edit=changes, approval_id=approval
+        ),
+        as_json=as_json,
+        log=log,
+        home=home,
+    )
+
+
+def reject(
+    thread: str,
+    reason: str,
+    approval: str | None,
+    *,
+    log: str | None,
+    as_json: bool,
+    home: Path | None,
+) -> int:
+    """Reject a write."""
+    return _drive(
+        lambda agent: agent.astream_decision(
+            thread, approve=False, reason=reason, approval_id=approval
+        ),
         as_json=as_json,
         log=log,
         home=home,
@@ -76,13 +125,20 @@ def cancel(thread: str, *, log: str | None, as_json: bool, home: Path | None) ->
     return _drive(lambda agent: agent.astream_cancel(thread), as_json=as_json, log=log, home=home)
 
 
-def show(thread: str, *, as_json: bool, home: Path | None) -> int:
-    """One run as a timeline."""
-    return asyncio.run(_show(thread, as_json=as_json, home=home))
+def resume(thread: str, *, log: str | None, as_json: bool, home: Path | None) -> int:
+    """Go on with a run that was cut off."""
+    return _drive(lambda agent: agent.astream_resume(thread), as_json=as_json, log=log, home=home)
 
 
-async def _show(thread: str, *, as_json: bool, home: Path | None) -> int:
+def show(thread: str, *, checkpoints: bool, as_json: bool, home: Path | None) -> int:
+    """One run as a timeline, or the checkpoints of its thread."""
+    return asyncio.run(_show(thread, checkpoints=checkpoints, as_json=as_json, home=home))
+
+
+async def _show(thread: str, *, checkpoints: bool, as_json: bool, home: Path | None) -> int:
     async with FollowupAgent.aopen(home=home) as agent:
+        if checkpoints:
+            return _print_checkpoints(await agent.acheckpoints(thread), as_json=as_json)
         run, steps = await agent.aget(thread), await agent.atimeline(thread)
     if as_json:
         timeline = [step.model_dump(mode="json") for step in steps]
@@ -94,11 +150,107 @@ async def _show(thread: str, *, as_json: bool, home: Path | None) -> int:
     for step in steps:
         out.print(f"\n{step.at:%H:%M:%S}", style="dim", end="")
         _print_decision(out, step.step, step.decision)
-        if step.call is not None:
-            _print_call(out, step.call, step.new_facts)
+        for call in step.calls:
+            own = {k: f for k, f in step.new_facts.items() if f["call_id"] == call["call_id"]}
+            _print_call(out, call, own)
     out.print()
     _print_end(out, run)
     return OK
+
+
+def _print_checkpoints(checkpoints: list[Checkpoint], *, as_json: bool) -> int:
+    if as_json:
+        print_json([checkpoint.model_dump(mode="json") for checkpoint in checkpoints])
+        return OK
+    out = console()
+    out.print("superstep  step  status       next", style="bold")
+    for point in checkpoints:
+        following = ", ".join(point.next) + (" (waits)" if point.waits else "")
+        out.print(
+            f"{point.superstep:>9}  {point.step:>4}  {point.status or '-':<11}  {following or 'end'}"
+        )
+    return OK
+
+
+def fork(thread: str, at: int, edit: str | None, *, as_json: bool, home: Path | None) -> int:
+    """A new thread from an old one."""
+    changes = None if edit is None else _json_object("--edit", edit)
+    run = _with_agent(home, lambda agent: agent.afork(thread, at, edit=changes))
+    if as_json:
+        print_json(run.model_dump(mode="json"))
+    else:
+        console().print(
+            f"{run.thread_id} is {thread} as it was after step {at}. "
+            f"Go on: followup resume {run.thread_id}"
+        )
+    return OK
+
+
+def export(names: list[str], *, out: Path | None, as_json: bool, home: Path | None) -> int:
+    """Threads as JSON lines, or as one JSON list."""
+
+    async def read(agent: FollowupAgent) -> list[dict[str, Any]]:
+        wanted = names or [entry.thread_id for entry in await agent.athreads()]
+        return [await agent.aexport(name) for name in wanted]
+
+    documents = _with_agent(home, read)
+    if out is None and as_json:
+        print_json(documents)
+        return OK
+    lines = "".join(
+        json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n" for document in documents
+    )
+    if out is None:
+        sys.stdout.write(lines)
+        return OK
+    try:
+        out.write_text(lines, encoding="utf-8")
+    except OSError as error:
+        raise InvalidOption(f"cannot write {out}: {error.strerror}") from error
+    if as_json:
+        print_json({"exported": len(documents), "file": str(out)})
+    else:
+        notice(f"{len(documents)} threads written to {out}")
+    return OK
+
+
+def prune(older_than: str, *, as_json: bool, home: Path | None) -> int:
+    """Forget old threads."""
+    age = _age(older_than)
+    pruned = _with_agent(home, lambda agent: agent.aprune(age))
+    if as_json:
+        print_json({"pruned": pruned})
+    else:
+        console().print(f"{len(pruned)} threads forgotten")
+    return OK
+
+
+def _with_agent(home: Path | None, act: Callable[[FollowupAgent], Awaitable[T]]) -> T:
+    async def run() -> T:
+        async with FollowupAgent.aopen(home=home) as agent:
+            return await act(agent)
+
+    return asyncio.run(run())
+
+
+def _json_object(option: str, text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise InvalidOption(
+            f'{option} is not JSON ({error}): write e.g. \'{{"note": "…"}}\''
+        ) from error
+    if not isinstance(value, dict):
+        raise InvalidOption(f'{option} must be a JSON object, such as \'{{"note": "…"}}\'')
+    return value
+
+
+def _age(text: str) -> timedelta:
+    match = re.fullmatch(r"([0-9]{1,5})([dhm])", text.strip())
+    if match is None:
+        raise InvalidOption(f"--older-than is {text!r}: write e.g. 30d, 12h or 45m")
+    units = {"d": "days", "h": "hours", "m": "minutes"}
+    return timedelta(**{units[match[2]]: int(match[1])})
 
 
 def _drive(
@@ -124,6 +276,9 @@ async def _follow(
     out = console()
     run: Run | None = None
     async with FollowupAgent.aopen(log_to_stderr=log == "-", **settings) as agent:
+        with suppress(NotImplementedError):  # Windows
+            # Asked to go: the current step ends, and the run can go on elsewhere.
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, agent.drain)
         async for event in start(agent):
             if isinstance(event, RunStopped):
                 run = event.run
@@ -136,6 +291,9 @@ async def _follow(
     else:
         out.print()
         _print_end(out, run)
+    if run.status == "running":
+        notice(f"stopped; go on with: followup resume {shlex.quote(run.thread_id)}")
+        return TERMINATED
     return {"completed": OK, "needs_input": WAITING}.get(run.status, FAILED)
 
 
@@ -187,6 +345,8 @@ def _print_end(out: Console, run: Run) -> None:
         out.print(f"{title}: {run.approval['tool_name']}", style="bold")
         for name, value in run.approval["args"].items():
             out.print(f"    {name}: {value}")
+        for remark in run.approval["remarks"]:
+            out.print(f"    ! {remark}", style="yellow")
         for item in run.evidence:
             if item["id"] in run.approval["evidence_ids"]:
                 out.print(f"    [{item['id']}] {item['summary']}", style="dim")

@@ -10,8 +10,8 @@ os.environ.setdefault("LANGSMITH_TRACING", "false")  # tracing is asked for, nev
 
 OK, FAILED, USAGE, WAITING, THREAD = 0, 1, 2, 3, 4
 CUT_OFF = "interrupted; finished steps are kept, see `followup threads`"
-INTERRUPTED = 130
-"""Shell convention for Ctrl-C."""
+INTERRUPTED, TERMINATED = 130, 143
+"""Shell conventions for Ctrl-C and SIGTERM."""
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def _run(arguments: list[str]) -> int:
     from typer.exceptions import TyperException
 
     from followup_agent.cli.app import app
-    from followup_agent.service.errors import FollowupError, ThreadError
+    from followup_agent.service.errors import FollowupError, ShuttingDown, StorageError, ThreadError
 
     debug = "--debug" in arguments
     try:
@@ -64,6 +64,8 @@ def _run(arguments: list[str]) -> int:
     except FollowupError as error:
         if debug:
             raise
+        if isinstance(error, StorageError | ShuttingDown):
+            return _complain(str(error), FAILED)
         return _complain(str(error), THREAD if isinstance(error, ThreadError) else USAGE)
     except BrokenPipeError:
         return OK

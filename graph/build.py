@@ -17,6 +17,7 @@ from followup_agent.graph.step import (
 )
 from followup_agent.nodes.ask_user import ask_user
 from followup_agent.nodes.await_approval import await_approval
+from followup_agent.nodes.confirm_facts import confirm_facts
 from followup_agent.nodes.give_up import give_up
 from followup_agent.nodes.intake import intake
 from followup_agent.nodes.planner import planner
@@ -37,6 +38,7 @@ PICTURE: tuple[tuple[Node, str | Router], ...] = (
     (ask_user, routing.after_ask_user),
     (propose_write, routing.after_propose_write),
     (await_approval, routing.after_approval),
+    (confirm_facts, routing.after_confirm_facts),
     (tool_executor, "updater"),
     (updater, routing.after_updater),
     (synthesizer, END),

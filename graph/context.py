@@ -1,7 +1,7 @@
 """What a run depends on beside its state: planner, tools, clock, policy. What a test may replace."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated, Any, Protocol
@@ -14,6 +14,8 @@ from followup_agent.goals.ids import IdPattern
 from followup_agent.goals.limits import DEFAULT_MAX_STEPS, MAX_STEPS_CEILING
 from followup_agent.judgement.policy import Policy
 from followup_agent.planners import Planner
+from followup_agent.runs.ledger import Ledger
+from followup_agent.tasks.system import TaskSystem
 from followup_agent.tools.runner import ToolRunner
 
 
@@ -36,17 +38,49 @@ class RunOptions:
     user: Annotated[str, Field(description="Who asks, and who is recorded as approving.")] = "user"
 
 
+Event = Mapping[str, Any]
+"""One event as it will be written."""
+
+
 class EventLog(Protocol):
     """Where a run's events go. Never raises: a broken log does not break a run."""
 
     def emit(self, event_name: str, /, **fields: Any) -> None:
         """Write one event with the fields bound to this run."""
 
+    def event(self, event_name: str, /, **fields: Any) -> Event:
+        """The same event, now, to be written later."""
+
+    def write(self, events: Iterable[Event]) -> None:
+        """Write events."""
+
     def bind(self, fields: Mapping[str, Any]) -> None:
         """Set fields that every later event of this task carries, those of tools included."""
 
     def error(self, error_id: str, error: BaseException) -> None:
         """Keep the details of an error that the user only sees the id of."""
+
+
+class Outbox(Protocol):
+    """Where a node's events wait until its result is stored, so that a step which is run again
+    after a crash is not told twice."""
+
+    def hold(self, thread_id: str, events: Sequence[Event]) -> None:
+        """Keep the events of a node that has just ended."""
+
+
+class HeldLog:
+    """The log as one node sees it: what it emits is kept until the node has ended."""
+
+    def __init__(self, log: EventLog) -> None:
+        """Before this log."""
+        self._log = log
+        self.events: list[Event] = []
+        self.bind, self.error, self.event, self.write = log.bind, log.error, log.event, log.write
+
+    def emit(self, event_name: str, /, **fields: Any) -> None:
+        """Keep one event."""
+        self.events.append(self._log.event(event_name, **fields))
 
 
 def utc_now() -> datetime:
@@ -70,6 +104,15 @@ class AgentContext:
     monotonic: Callable[[], float] = time.monotonic
     approval_lifetime: timedelta = timedelta(hours=24)
     """How long an approval may be given after it was asked for."""
+    approver: str | None = None
+    """Who may approve a write; None: whoever uses the agent."""
+    ledger: Ledger
+    """What was done downstream."""
+    tasks: TaskSystem | None = None
+    tenant: str = "default"
+    """The company, where several share one task system."""
+    outbox: Outbox | None = None
+    """Holds a node's events until its result is stored; None: they are written at once."""
     options: RunOptions = field(default_factory=RunOptions)
     """Of the run at hand; filled in from LangGraph's context."""
 

@@ -3,13 +3,26 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
 
-from followup_agent.state import AgentState, CallTool, Evidence, Observation, ToolCallRecord
+from followup_agent.graph.context import AgentContext
+from followup_agent.judgement.judge import strongest_signal
+from followup_agent.runs.ledger import ActionIdentity
+from followup_agent.state import (
+    AgentState,
+    Approval,
+    CallTool,
+    Evidence,
+    Observation,
+    ToolCallRecord,
+    facts_of,
+)
+from followup_agent.tools.definition import ToolContext
 from followup_agent.tools.outcome import Failed, FailureKind
-from followup_agent.tools.runner import Prepared, ToolRunner
+from followup_agent.tools.runner import Prepared, ToolRun, ToolRunner
 
 
 def admit(state: AgentState, decision: CallTool, tools: ToolRunner) -> Prepared | Observation:
@@ -42,6 +55,25 @@ def admit(state: AgentState, decision: CallTool, tools: ToolRunner) -> Prepared 
     return prepared
 
 
+def admit_edit(edited: Mapping[str, Any], approval: Approval, tools: ToolRunner) -> Prepared | str:
+    """The write as a reviewer has edited it, or what is wrong with the edit.
+
+    Never another tool, never another customer; the arguments are validated as any others.
+    """
+    name, args = edited.get("name", approval["tool_name"]), edited.get("args")
+    if name != approval["tool_name"]:
+        return f"an edit may not change the tool: {name!r}"
+    if not isinstance(args, Mapping):
+        return "an edit needs the arguments as an object"
+    prepared = tools.prepare(approval["tool_name"], args)
+    if isinstance(prepared, Failed):
+        return f"the edited arguments do not fit: {prepared.message}"
+    before = prepared.tool.subject_of(approval["args"])
+    if prepared.tool.subject_of(prepared.canonical) != before:
+        return f"an edit may not change the customer: {before} it was"
+    return prepared
+
+
 def refuse(
     decision: CallTool, args: Mapping[str, JsonValue], kind: FailureKind, message: str
 ) -> Observation:
@@ -56,6 +88,57 @@ def refuse(
         attempts=0,
         duration_ms=0,
         repeat_of=None,
+    )
+
+
+def observe(call: Prepared, run: ToolRun) -> Observation:
+    """The observation of a call that was made."""
+    failed = run.outcome if isinstance(run.outcome, Failed) else None
+    return Observation(
+        tool_name=call.tool.name,
+        args=call.canonical,
+        outcome=run.outcome.kind,
+        failure_kind=failed and failed.failure_kind,
+        message=failed.message if failed else "",
+        result=None if isinstance(run.outcome, Failed) else run.outcome.result,
+        attempts=run.attempts,
+        duration_ms=run.duration_ms,
+        repeat_of=None,
+    )
+
+
+def tool_context_of(state: AgentState, context: AgentContext) -> ToolContext:
+    """What every tool of this run is handed."""
+    return ToolContext(
+        as_of=datetime.fromisoformat(state["as_of"]),
+        timezone=context.timezone,
+        now=context.clock(),
+        customers=context.customers,
+        tasks=context.tasks,
+        thread_id=state["session_id"],
+        run_id=state["run_id"],
+        evidence_ids=tuple(item["id"] for item in state["evidence"]),
+    )
+
+
+def identity_of(call: Prepared, state: AgentState, context: AgentContext) -> ActionIdentity:
+    """The business identity of a write: the same in every run that comes to the same action.
+
+    The day is that of the judgement, so that a run which waited over midnight, or was resumed,
+    still means the same action.
+    """
+    if call.tool.once_per == "reason":
+        reason = strongest_signal(facts_of(state), context.policy) or "requested"
+    else:
+        text = json.dumps(call.canonical, sort_keys=True, ensure_ascii=False)
+        reason = f"arguments {hashlib.sha256(text.encode()).hexdigest()}"
+    day = datetime.fromisoformat(state["as_of"]).astimezone(context.timezone).date()
+    return ActionIdentity(
+        tenant=context.tenant,
+        customer_id=call.tool.subject_of(call.canonical),
+        action=call.tool.name,
+        reason_class=reason,
+        day=day.isoformat(),
     )
 
 

@@ -12,6 +12,54 @@ from followup_agent.goals.text import normal_form
 APPROVING_WORDS = frozenset({"approve", "approved", "yes", "同意", "批准"})
 TAKEN = {"taken": True}
 """Marks a human message that a run has taken as its goal or an answer: it is neither again."""
+ANSWER: dict[str, Any] = {"type": "string", "minLength": 1, "description": "The answer, as text."}
+"""JSON Schema of an answer, for clients that make a form of it."""
+DECISIONS: dict[str, Any] = {
+    "type": "object",
+    "required": ["decisions"],
+    "properties": {
+        "decisions": {
+            "type": "array",
+            "minItems": 1,
+            "maxItems": 1,
+            "items": {
+                "anyOf": [
+                    {
+                        "type": "object",
+                        "required": ["type"],
+                        "properties": {"type": {"const": "approve"}},
+                        "additionalProperties": False,
+                    },
+                    {
+                        "type": "object",
+                        "required": ["type"],
+                        "properties": {"type": {"const": "reject"}, "message": {"type": "string"}},
+                        "additionalProperties": False,
+                    },
+                    {
+                        "type": "object",
+                        "required": ["type", "edited_action"],
+                        "properties": {
+                            "type": {"const": "edit"},
+                            "edited_action": {
+                                "type": "object",
+                                "required": ["name", "args"],
+                                "properties": {
+                                    "name": {"type": "string"},
+                                    "args": {"type": "object"},
+                                },
+                                "additionalProperties": False,
+                            },
+                        },
+                        "additionalProperties": False,
+                    },
+                ]
+            },
+        }
+    },
+    "additionalProperties": False,
+}
+"""JSON Schema of the decision on a write, for clients that make a form of it."""
 CANCEL = {"type": "cancel"}
 """The typed form that drops a pending question or approval and ends the run."""
 
@@ -43,3 +91,15 @@ def is_approval(reply: object) -> bool:
         return False
     decision = decisions[0]
     return isinstance(decision, Mapping) and dict(decision) == {"type": "approve"}
+
+
+def edited_action(reply: object) -> Mapping[str, Any] | None:
+    """The action of `{"decisions": [{"type": "edit", "edited_action": {"name", "args"}}]}`."""
+    decisions = reply.get("decisions") if isinstance(reply, Mapping) else None
+    if not isinstance(decisions, list) or len(decisions) != 1:
+        return None
+    decision = decisions[0]
+    if not isinstance(decision, Mapping) or decision.get("type") != "edit":
+        return None
+    action = decision.get("edited_action")
+    return action if isinstance(action, Mapping) else {}

@@ -5,10 +5,12 @@ planner         -> tool_executor | propose_write | pose_question | synthesizer (
                    | planner (unusable reply, once)
                    | give_up (planner_failed, no_progress, recursion_limit)
 propose_write   -> await_approval | updater (blocked)
-await_approval  -> tool_executor | updater (not approved) | give_up (cancelled)
+await_approval  -> confirm_facts | await_approval (an edit that does not fit)
+                   | updater (not approved) | give_up (cancelled)
+confirm_facts   -> tool_executor | updater, propose_write (the facts have changed)
 ask_user        -> planner | synthesizer (max_steps) | give_up (cancelled, recursion_limit)
-updater         -> planner | synthesizer (max_steps) | give_up (repeated_failures, no_progress,
-                   recursion_limit)
+updater         -> planner | propose_write (the facts have changed) | synthesizer (max_steps)
+                   | give_up (repeated_failures, no_progress, recursion_limit)
 
 intake -> planner, pose_question -> ask_user, tool_executor -> updater always. A node that breaks
 goes to give_up (internal): LangGraph's error handler, in `graph/step.py`.
@@ -31,8 +33,8 @@ MAX_REPEATED_CALLS = 2
 """Calls that were answered before: the first is answered from the record, the second ends it."""
 MAX_QUESTIONS = 3
 """Questions in one run, over all resumes."""
-SUPERSTEPS_PER_ROUND = 5
-"""At most: planner, propose_write, await_approval, tool_executor, updater."""
+SUPERSTEPS_PER_ROUND = 6
+"""At most: planner, propose_write, await_approval, confirm_facts, tool_executor, updater."""
 SUPERSTEPS_TO_END = 3
 """What must be left for a run to conclude by itself: the next node, the last one, and one spare."""
 
@@ -136,11 +138,24 @@ def after_propose_write(state: AgentState) -> Literal["await_approval", "updater
     return "await_approval" if state["approval"] is not None else "updater"
 
 
-def after_approval(state: AgentState) -> Literal["tool_executor", "updater", "give_up"]:
-    """Run the write only when it was approved."""
+def after_approval(
+    state: AgentState,
+) -> Literal["confirm_facts", "await_approval", "updater", "give_up"]:
+    """On with the write only when it was approved."""
     if stop_reason(state) == "cancelled":
         return "give_up"
-    return "tool_executor" if state["approved"] is not None else "updater"
+    if state["approval"] is not None:
+        return "await_approval"
+    return "confirm_facts" if state["approved"] is not None else "updater"
+
+
+def after_confirm_facts(
+    state: AgentState,
+) -> Literal["tool_executor", "updater", "propose_write"]:
+    """Run the write only when what it rests on still holds; ask anew when it does not."""
+    if not state["changed"]:
+        return "tool_executor"
+    return "updater" if state["observations"] else "propose_write"
 
 
 def after_ask_user(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
@@ -148,9 +163,12 @@ def after_ask_user(state: AgentState) -> Literal["planner", "synthesizer", "give
     return _go_on(state)
 
 
-def after_updater(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
-    """Give up on repeated failure or standstill, conclude at the step limit, else plan again."""
-    return _go_on(state)
+def after_updater(
+    state: AgentState,
+) -> Literal["planner", "propose_write", "synthesizer", "give_up"]:
+    """Give up on repeated failure or standstill, conclude at the step limit, else plan again; but
+    a write whose approval is void is asked for anew, as it was decided."""
+    return "propose_write" if state["changed"] else _go_on(state)
 
 
 def _go_on(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:

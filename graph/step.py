@@ -6,6 +6,7 @@ each node's update is validated against the node's own `Update` type before it i
 
 import asyncio
 import inspect
+import sys
 import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,13 +14,14 @@ from dataclasses import replace
 from functools import wraps
 from typing import Any, Protocol, get_args, get_type_hints
 
-from langgraph.errors import NodeError
+from langgraph.errors import GraphBubbleUp, NodeError
 from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from followup_agent.graph.context import AgentContext, ContextFactory, RunOptions
-from followup_agent.state import AgentState
+from followup_agent.graph.context import AgentContext, ContextFactory, HeldLog, RunOptions
+from followup_agent.service.errors import FollowupError, IncompatibleThread
+from followup_agent.state import GRAPH_VERSION, AgentState
 from followup_agent.tools.definition import explain
 
 
@@ -96,11 +98,15 @@ def step(
         state: AgentState, runtime: Runtime[RunOptions]
     ) -> Mapping[str, Any] | Command[Any]:
         context = source.ready or await source.get()
-        if runtime.context is not None:
-            context = replace(context, options=runtime.context)
+        check_version(state)
         context.log.bind(log_fields(state))
-        update = await node(state, context)
-        check(update)
+        held = HeldLog(context.log)
+        options = context.options if runtime.context is None else runtime.context
+        try:
+            update = await node(state, replace(context, options=options, log=held))
+            check(update)
+        finally:
+            _tell(context, held, str(state.get("session_id") or ""))
         if router is None:
             return update
         return Command(update=update, goto=router({**state, **update}))  # type: ignore[typeddict-item]
@@ -119,6 +125,27 @@ def step(
         ]
     )
     return run
+
+
+def _tell(context: AgentContext, held: HeldLog, thread_id: str) -> None:
+    """Hand over what the node emitted; a node that was stopped (a pause, a cancelled caller) will
+    run again, and has told nothing."""
+    if isinstance(sys.exception(), GraphBubbleUp | asyncio.CancelledError):
+        return
+    if context.outbox is not None and thread_id:
+        context.outbox.hold(thread_id, held.events)
+    else:
+        context.log.write(held.events)
+
+
+def check_version(state: Mapping[str, Any]) -> None:
+    """Raise IncompatibleThread for a thread that another version of the graph has stored."""
+    version = state.get("graph_version", "1")
+    if state.get("run_id") and version != GRAPH_VERSION:
+        raise IncompatibleThread(
+            f"this thread was stored by version {version} of the graph, this program has version "
+            f"{GRAPH_VERSION}: finish it with the program that began it, or ask on a new thread"
+        )
 
 
 def log_fields(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,8 +168,8 @@ def on_error(source: ContextSource) -> Callable[..., Awaitable[Command[Any]]]:
     """
 
     async def to_give_up(state: AgentState, error: NodeError) -> Command[Any]:
-        if error.node in ("intake", "give_up"):
-            raise error.error
+        if error.node in ("intake", "give_up") or isinstance(error.error, FollowupError):
+            raise error.error  # the caller's to deal with: the thread stays as it was stored
         context = await source.get()
         error_id = uuid.uuid4().hex[:8]
         context.log.bind(log_fields(state))

@@ -20,6 +20,7 @@ SOURCES: Final = ("get_user_activity", "get_user_orders", "get_open_tickets")
 class Signal(NamedTuple):
     """What one signal came to: between `least` and `most` points."""
 
+    name: str
     tool: str
     least: float
     most: float
@@ -76,6 +77,12 @@ def number(facts: Mapping[str, Fact], key: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
+def strongest_signal(facts: Mapping[str, Fact], policy: Policy) -> str | None:
+    """The name of the signal that speaks most for follow-up; None when none does."""
+    strongest = max(_signals(facts, policy), key=lambda signal: signal.least)
+    return strongest.name if strongest.least > 0 else None
+
+
 def _signals(facts: Mapping[str, Fact], policy: Policy) -> list[Signal]:
     segment_fact = facts.get("segment")
     segment = str(segment_fact["value"]) if segment_fact else None
@@ -84,9 +91,9 @@ def _signals(facts: Mapping[str, Fact], policy: Policy) -> list[Signal]:
     def of_days(name: str, key: str, days: float | None) -> Signal:
         signal = getattr(signals, name)
         if key not in facts:
-            return Signal(signal.tool, 0.0, signal.points)
+            return Signal(name, signal.tool, 0.0, signal.points)
         points = 0.0 if days is None else signal.points * policy.ramp(name, segment).share(days)
-        return Signal(signal.tool, points, points)
+        return Signal(name, signal.tool, points, points)
 
     # Never active: quiet since sign-up. Never paid: no payment rhythm that could have stopped.
     inactive = number(facts, "days_since_last_active")
@@ -98,7 +105,7 @@ def _signals(facts: Mapping[str, Fact], policy: Policy) -> list[Signal]:
     return [
         of_days("inactive", "days_since_last_active", inactive),
         of_days("unpaid", "days_since_last_paid", number(facts, "days_since_last_paid")),
-        Signal(urgent.tool, known, known if count is not None else urgent.points),
+        Signal("urgent_tickets", urgent.tool, known, known if count is not None else urgent.points),
         of_days("open_tickets", "open_ticket_count", number(facts, "oldest_open_ticket_days")),
     ]
 

@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 
 from followup_agent.goals.goal import read_answer
 from followup_agent.graph.context import AgentContext
-from followup_agent.graph.replies import TAKEN, is_cancel, reply_text
+from followup_agent.graph.replies import ANSWER, TAKEN, is_cancel, reply_text
 from followup_agent.state import AgentState, Counters, Decision, Goal, Question, Status, StopReason
 
 
@@ -28,7 +28,9 @@ class Update(TypedDict):
 
 async def ask_user(state: AgentState, context: AgentContext) -> Update:
     """Take the answer, `cancel`, or what a chat client sends, and read it into the goal."""
-    answer = interrupt({"type": "question", **state["pending_questions"][0]})
+    answer = interrupt(
+        {"type": "question", **state["pending_questions"][0]}, response_schema=ANSWER
+    )
     text = reply_text(answer)
     context.log.emit("agent.resumed", decision={"type": "ask_user"}, state={"status": "running"})
     if is_cancel(answer):

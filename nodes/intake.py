@@ -16,6 +16,7 @@ from followup_agent.graph.context import AgentContext
 from followup_agent.graph.replies import TAKEN
 from followup_agent.service.errors import InvalidGoal
 from followup_agent.state import (
+    GRAPH_VERSION,
     NO_COUNTS,
     AgentState,
     Approval,
@@ -52,6 +53,8 @@ class Update(TypedDict):
     language: Language
     planner: str
     as_of: str
+    as_of_given: bool
+    graph_version: str
     parsed_goal: Goal
     status: Status
     stop_reason: StopReason | None
@@ -66,6 +69,7 @@ class Update(TypedDict):
     pending_questions: list[Question]
     approval: Approval | None
     approved: Approved | None
+    changed: list[str]
     verdict: Verdict | None
     final_answer: str | None
     last_error: RunError | None
@@ -96,6 +100,8 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         language=language_of(user_goal),
         planner=context.planner.name,
         as_of=as_of.isoformat(),
+        as_of_given=context.options.as_of is not None,
+        graph_version=GRAPH_VERSION,
         parsed_goal=read_goal(user_goal, context.ids, as_of, context.timezone),
         status="running",
         stop_reason=None,
@@ -110,6 +116,7 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         pending_questions=[],
         approval=None,
         approved=None,
+        changed=[],
         verdict=None,
         final_answer=None,
         last_error=None,

@@ -1,4 +1,6 @@
-"""Prepare a write for approval: exactly what would be done, and on what grounds. Runs no tool."""
+"""Prepare a write for approval: exactly what would be done, and on what grounds. Runs no tool.
+
+Asked anew after the facts have changed, it shows how."""
 
 from typing import NotRequired
 
@@ -8,7 +10,14 @@ from typing_extensions import TypedDict
 from followup_agent.answers.words import say
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.gate import admit, digest
-from followup_agent.state import AgentState, Approval, Observation, Status, StopReason
+from followup_agent.state import (
+    AgentState,
+    Approval,
+    Counters,
+    Observation,
+    Status,
+    StopReason,
+)
 from followup_agent.tools.runner import Prepared
 
 
@@ -17,7 +26,9 @@ class Update(TypedDict):
 
     approval: Approval | None
     approved: None
-    observation: NotRequired[Observation]
+    changed: list[str]
+    counters: NotRequired[Counters]
+    observations: NotRequired[list[Observation]]
     status: Status
     stop_reason: StopReason | None
     messages: list[AIMessage]
@@ -33,19 +44,23 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
         return Update(
             approval=None,
             approved=None,
-            observation=call,
+            changed=[],
+            observations=[call],
             status="running",
             stop_reason=None,
             messages=[],
         )
+    count = state["counters"]["approvals"] + 1
     approval = Approval(
-        id=f"a{state['current_step']}",
+        id=f"a{count}",
         tool_name=call.tool.name,
         args=call.canonical,
         reason=decision["reason"],
         evidence_ids=[item["id"] for item in state["evidence"]],
         digest=digest(call.tool.name, call.canonical, state["evidence"], context.policy.version),
         expires_at=(context.clock() + context.approval_lifetime).isoformat(),
+        approver=context.approver,
+        remarks=state["changed"],
     )
     context.log.emit(
         "agent.interrupted",
@@ -57,6 +72,8 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
     return Update(
         approval=approval,
         approved=None,
+        changed=[],
+        counters={**state["counters"], "approvals": count},
         status="needs_input",
         stop_reason="approval",
         messages=[AIMessage(title)],

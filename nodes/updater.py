@@ -1,13 +1,12 @@
-"""Interpret what the executor saw, and write it back. The only writer of facts and evidence."""
+"""Interpret what was observed, and write it back. The only writer of facts and evidence."""
 
 import uuid
-from collections.abc import Mapping
-from typing import Any, NotRequired
+from typing import NotRequired
 
-from pydantic_core import to_json
 from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
+from followup_agent.graph.interpret import interpret
 from followup_agent.state import (
     AgentState,
     Counters,
@@ -16,7 +15,6 @@ from followup_agent.state import (
     RunError,
     ToolCallRecord,
 )
-from followup_agent.tools.definition import ToolDefinition
 from followup_agent.tools.outcome import Fact, FailureKind
 
 NOT_TECHNICAL = ("not_found", "not_approved")
@@ -33,86 +31,74 @@ class Update(TypedDict):
     last_error: NotRequired[RunError]
 
 
+class _Gathered(TypedDict):
+    """What the observations of one round come to."""
+
+    tool_history: list[ToolCallRecord]
+    facts: dict[str, dict[str, Fact]]
+    evidence: list[Evidence]
+    counters: Counters
+    last_error: RunError | None
+
+
 async def updater(state: AgentState, context: AgentContext) -> Update:
-    """Turn the observation into one record, and, when the tool answered, facts and evidence."""
-    seen = state["observation"]
-    call_id = f"c{len(state['tool_history']) + 1}"
-    counters = state["counters"]
+    """Turn each observation into one record, and, when the tool answered, facts and evidence."""
+    gathered = _Gathered(
+        tool_history=[], facts={}, evidence=[], counters=state["counters"], last_error=None
+    )
+    for seen in state["observations"]:
+        _take_in(seen, gathered, state, context)
+    update = Update(
+        tool_history=gathered["tool_history"],
+        facts=gathered["facts"],
+        evidence=gathered["evidence"],
+        counters=gathered["counters"],
+    )
+    if gathered["last_error"] is not None:
+        update["last_error"] = gathered["last_error"]
+    return update
+
+
+def _take_in(
+    seen: Observation, gathered: _Gathered, state: AgentState, context: AgentContext
+) -> None:
+    call_id = f"c{len(state['tool_history']) + len(gathered['tool_history']) + 1}"
+    counters = gathered["counters"]
     if seen["repeat_of"] is not None:
         counters = {**counters, "repeated_calls": counters["repeated_calls"] + 1}
-    if seen["outcome"] == "failed" or seen["result"] is None:
-        if seen["failure_kind"] is not None and seen["attempts"] == 0:
-            _log_refusal(context, seen)
-        if seen["failure_kind"] is not None and seen["failure_kind"] not in NOT_TECHNICAL:
-            counters = {**counters, "failures_in_a_row": counters["failures_in_a_row"] + 1}
-        update = Update(
-            tool_history=[_record(state, call_id, seen, seen["message"])],
-            counters=counters,
-        )
-        if seen["failure_kind"] is not None:
-            update["last_error"] = {"kind": seen["failure_kind"], "message": seen["message"]}
-        return update
-    tool = context.tools.registry.get(seen["tool_name"])
-    if tool is None:
-        raise LookupError(f"tool {seen['tool_name']!r} was run but is no longer registered")
-    try:
-        facts, evidence = interpret(tool, seen["args"], seen["result"], state, call_id)
-    except Exception as error:
-        # The call was made, whatever its file makes of the result: the record must have it.
-        error_id = uuid.uuid4().hex[:8]
-        context.log.error(error_id, error)
-        message = f"the result of {tool.name} could not be read (error {error_id}, see the log)"
-        kind: FailureKind = "internal" if tool.effect == "read" else "outcome_unknown"
-        failed: Observation = {**seen, "outcome": "failed", "failure_kind": kind}
-        return Update(
-            tool_history=[_record(state, call_id, failed, message)],
-            counters={**counters, "failures_in_a_row": counters["failures_in_a_row"] + 1},
-            last_error={"kind": kind, "message": message},
-        )
-    subject = tool.subject_of(seen["args"])
-    return Update(
-        tool_history=[_record(state, call_id, seen, "; ".join(e["summary"] for e in evidence))],
-        facts={subject: facts} if subject and facts else {},
-        evidence=evidence,
-        counters={**counters, "failures_in_a_row": 0},
-    )
-
-
-def interpret(
-    tool: ToolDefinition,
-    args: Mapping[str, Any],
-    result: Mapping[str, Any],
-    state: AgentState,
-    call_id: str,
-) -> tuple[dict[str, Fact], list[Evidence]]:
-    """What the tool file says these arguments and this result mean."""
-    # Stored as plain JSON, so that a recorded run can be interpreted again by a newer tool file.
-    typed_args = tool.parse_args(args)
-    typed_result = tool.result.model_validate_json(to_json(result))
-    facts = {
-        key: Fact(
-            value=draft.value,
-            unit=draft.unit,
-            window_days=draft.window_days,
-            call_id=call_id,
-            as_of=state["as_of"],
-        )
-        for key, draft in tool.facts(typed_args, typed_result).items()
-    }
-    first = len(state["evidence"]) + 1
-    evidence = [
-        Evidence(
-            id=f"e{number}",
-            call_id=call_id,
-            source=tool.name,
-            summary=draft.summary,
-            confidence=draft.confidence,
-        )
-        for number, draft in enumerate(
-            tool.evidence(typed_args, typed_result, state["language"]), start=first
-        )
-    ]
-    return facts, evidence
+    summary = seen["message"]
+    if seen["failure_kind"] is not None and seen["attempts"] == 0:
+        _log_refusal(context, seen)
+    if seen["outcome"] != "failed" and seen["result"] is not None:
+        tool = context.tools.registry.get(seen["tool_name"])
+        if tool is None:
+            raise LookupError(f"tool {seen['tool_name']!r} was run but is no longer registered")
+        try:
+            first = len(state["evidence"]) + len(gathered["evidence"]) + 1
+            facts, evidence = interpret(
+                tool, seen["args"], seen["result"], state, call_id, first_evidence=first
+            )
+        except Exception as error:
+            # The call was made, whatever its file makes of the result: the record must have it.
+            error_id = uuid.uuid4().hex[:8]
+            context.log.error(error_id, error)
+            summary = f"the result of {tool.name} could not be read (error {error_id}, see the log)"
+            kind: FailureKind = "internal" if tool.effect == "read" else "outcome_unknown"
+            seen = {**seen, "outcome": "failed", "failure_kind": kind}
+        else:
+            summary = "; ".join(item["summary"] for item in evidence)
+            subject = tool.subject_of(seen["args"])
+            if subject and facts:
+                known = gathered["facts"].get(subject, {})
+                gathered["facts"][subject] = {**known, **facts}
+            gathered["evidence"] += evidence
+            counters = {**counters, "failures_in_a_row": 0}
+    if seen["failure_kind"] is not None and seen["repeat_of"] is None:
+        gathered["last_error"] = {"kind": seen["failure_kind"], "message": summary}
+    if seen["failure_kind"] is not None and seen["failure_kind"] not in NOT_TECHNICAL:
+        counters = {**counters, "failures_in_a_row": counters["failures_in_a_row"] + 1}
+    gathered["counters"] = counters
+    gathered["tool_history"].append(_record(state, call_id, seen, summary))
 
 
 def _record(state: AgentState, call_id: str, seen: Observation, summary: str) -> ToolCallRecord:

@@ -12,38 +12,60 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from datetime import datetime
-from pathlib import Path
+from contextlib import (
+    ExitStack,
+    aclosing,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+    suppress,
+)
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from anyio import CancelScope
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphRecursionError
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.errors import GraphDrained, GraphRecursionError
+from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
+from pydantic import JsonValue
+from sqlalchemy.exc import SQLAlchemyError
 
 from followup_agent.answers.conclude import conclude
 from followup_agent.goals.limits import MAX_STEPS_CEILING
 from followup_agent.goals.text import clean_goal
 from followup_agent.goals.times import parse_as_of
 from followup_agent.graph.build import Graph, build_graph
-from followup_agent.graph.checkpoints import open_sqlite_saver
+from followup_agent.graph.checkpoints import HeldEvents, open_saver
 from followup_agent.graph.context import AgentContext, RunOptions, utc_now
+from followup_agent.graph.gate import admit_edit
 from followup_agent.graph.replies import CANCEL
 from followup_agent.graph.routing import recursion_limit
+from followup_agent.graph.step import check_version
 from followup_agent.planners import Planner
+from followup_agent.runs.database import RunsDatabase, runs_url, short
+from followup_agent.runs.index import ThreadEntry, ThreadIndex
+from followup_agent.runs.leases import LEASE_S, Leases
 from followup_agent.service.errors import (
     ConfigurationError,
+    FollowupError,
     InvalidOption,
     NoAnswer,
     NotWaiting,
+    NotYours,
+    ShuttingDown,
+    StorageError,
     ThreadBusy,
     UnknownThread,
 )
 from followup_agent.service.events import RunEvent, RunStopped, events_of
+from followup_agent.service.history import Checkpoint, checkpoints, fork_of, snapshot_after
 from followup_agent.service.home import make_home
-from followup_agent.service.index import ThreadEntry, ThreadIndex, runs_path
+from followup_agent.service.logs import JsonLog
 from followup_agent.service.run import Run
 from followup_agent.service.settings import load_settings
 from followup_agent.service.timeline import TimelineStep, timeline
@@ -66,12 +88,24 @@ class FollowupAgent:
     UsageError, ThreadError or ConfigurationError before anything is changed.
     """
 
-    def __init__(self, context: AgentContext, graph: Graph, index: ThreadIndex) -> None:
+    def __init__(
+        self,
+        context: AgentContext,
+        graph: Graph,
+        runs: RunsDatabase,
+        leases: Leases,
+    ) -> None:
         """Use `open` or `aopen`."""
         self._context = context
         self._graph = graph
-        self._index = index
-        self._busy: set[str] = set()
+        self._runs = runs
+        self._leases = leases
+        self._index = ThreadIndex(runs)
+        self._controls: set[RunControl] = set()
+        self._writers = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining = False
         self._portal: BlockingPortal | None = None
 
     # --- opening ---
@@ -96,48 +130,57 @@ class FollowupAgent:
         planner_object: Planner | None = None,
         clock: Callable[[], datetime] = utc_now,
         log_to_stderr: bool = False,
+        lease_s: float = LEASE_S,
         **settings: Any,
     ) -> AsyncIterator["FollowupAgent"]:
         """Open for async use.
 
         `settings` override the environment: home, customers_url, runs_url, timezone, planner,
         max_steps, user, … (see `followup doctor`). `tools` come on top of the built-in ones;
-        `planner_object` replaces the planner. ConfigurationError when something cannot be used.
+        `planner_object` replaces the planner. A run that hangs for longer than `lease_s` may be
+        taken over by another process. ConfigurationError when something cannot be used.
         """
         loaded = load_settings(**settings)
         if planner_object is None:
             choose_planner(loaded)
 
-        def prepare() -> tuple[AgentContext, Callable[[], None], ThreadIndex, Path]:
+        def prepare() -> _Parts:
             make_home(loaded.home)
-            log = open_log(loaded, to_stderr=log_to_stderr)
-            try:
+            with ExitStack() as opened:  # closed again when a later part cannot be opened
+                log = opened.enter_context(closing(open_log(loaded, to_stderr=log_to_stderr)))
+                runs = opened.enter_context(closing(RunsDatabase(runs_url(loaded))))
+                leases = opened.enter_context(closing(Leases(runs, lease_s=lease_s)))
                 context = make_context(
-                    loaded, log=log, tools=tools, planner=planner_object, clock=clock
+                    loaded,
+                    log=log,
+                    tools=tools,
+                    planner=planner_object,
+                    clock=clock,
+                    runs=runs,
+                    leases=leases,
                 )
-                index = ThreadIndex(runs_path(loaded))
-            except BaseException:
-                log.close()
-                raise
-            detach = log.attach()
+                opened.pop_all()
+            return _Parts(context, runs, leases, log)
 
-            def close() -> None:
-                detach()
-                index.close()
-                if context.customers is not None:
-                    context.customers.close()
-                log.close()
-
-            return context, close, index, runs_path(loaded)
-
-        context, close, index, path = await asyncio.to_thread(prepare)
+        parts = await asyncio.to_thread(prepare)
+        detach = parts.log.attach()
         try:
-            async with open_sqlite_saver(path) as saver:
-                yield cls(context, build_graph(context, checkpointer=saver), index)
-        except sqlite3.DatabaseError as error:
-            raise ConfigurationError(f"the runs database {path}: {error}") from error
+            async with _saver(parts) as (saver, events):
+                context = replace(parts.context, outbox=events)
+                graph = build_graph(context, checkpointer=saver)
+                agent = cls(context, graph, parts.runs, parts.leases)
+                heart = asyncio.create_task(agent._renew_leases())
+                try:
+                    yield agent
+                finally:
+                    with CancelScope(shield=True):
+                        await agent.adrain()
+                    heart.cancel()
         finally:
-            close()
+            detach()
+            await asyncio.to_thread(parts.close)
+            if parts.context.tasks is not None:
+                await parts.context.tasks.aclose()
 
     # --- async ---
 
@@ -167,52 +210,153 @@ class FollowupAgent:
         To leave early, close it (`contextlib.aclosing`): the thread is then free at once.
         """
         goal = clean_goal(goal)
+        known = thread_id is not None
         thread_id = check_thread_id(str(uuid.uuid4()) if thread_id is None else thread_id)
         options = self._options(max_steps, as_of)
-        async with aclosing(self._run(thread_id, {"user_goal": goal}, options)) as events:
-            async for event in events:
-                yield event
+        async with self._lease(thread_id) as leg:
+            if known:
+                with suppress(UnknownThread):
+                    await self._snapshot(thread_id)  # refused before anything is written
+            async with aclosing(self._drive(leg, {"user_goal": goal}, options)) as events:
+                async for event in events:
+                    yield event
+        yield RunStopped(leg.stopped)
 
-    async def aanswer(self, thread_id: str, text: str) -> Run:
-        """Answer the pending question and go on; NoAnswer for a blank one."""
-        return await _last(self.astream_answer(thread_id, text))
+    async def aanswer(self, thread_id: str, text: str, *, question_id: str | None = None) -> Run:
+        """Answer the pending question and go on; NoAnswer for a blank one.
 
-    async def astream_answer(self, thread_id: str, text: str) -> AsyncGenerator[RunEvent]:
+        `question_id` makes sure that it is this question which is answered, and no later one.
+        """
+        return await _last(self.astream_answer(thread_id, text, question_id=question_id))
+
+    async def astream_answer(
+        self, thread_id: str, text: str, *, question_id: str | None = None
+    ) -> AsyncGenerator[RunEvent]:
         """The same, step by step."""
         if not isinstance(text, str) or not text.strip():
             raise NoAnswer("no answer given: the question stays open")
-        async with aclosing(self._resume(thread_id, "answer", clean_goal(text))) as events:
+        text = clean_goal(text)
+
+        def reply(run: Run) -> Any:
+            _require(run, "answer", question_id, run.pending_questions)
+            return text
+
+        async with aclosing(self._resume(thread_id, reply)) as events:
             async for event in events:
                 yield event
 
-    async def aapprove(self, thread_id: str) -> Run:
-        """Approve the pending write, exactly as it was shown, and go on."""
-        return await _last(self.astream_decision(thread_id, approve=True))
+    async def aapprove(
+        self,
+        thread_id: str,
+        *,
+        edit: Mapping[str, JsonValue] | None = None,
+        approval_id: str | None = None,
+    ) -> Run:
+        """Approve the pending write as it was shown, or with other arguments, and go on.
 
-    async def areject(self, thread_id: str, reason: str = "") -> Run:
+        `edit` names the arguments to change (None takes an optional one away); InvalidOption when
+        they do not fit, or are to change the customer: the write then still waits. The facts it
+        rests on are read again: when they have changed, the write is asked for anew.
+        """
+        return await _last(
+            self.astream_decision(thread_id, approve=True, edit=edit, approval_id=approval_id)
+        )
+
+    async def areject(
+        self, thread_id: str, reason: str = "", *, approval_id: str | None = None
+    ) -> Run:
         """Reject the pending write and go on without it."""
-        return await _last(self.astream_decision(thread_id, approve=False, reason=reason))
+        return await _last(
+            self.astream_decision(thread_id, approve=False, reason=reason, approval_id=approval_id)
+        )
 
     async def astream_decision(
-        self, thread_id: str, *, approve: bool, reason: str = ""
+        self,
+        thread_id: str,
+        *,
+        approve: bool,
+        reason: str = "",
+        edit: Mapping[str, JsonValue] | None = None,
+        approval_id: str | None = None,
     ) -> AsyncGenerator[RunEvent]:
         """Approve or reject, step by step."""
-        decision = {"type": "approve"} if approve else {"type": "reject", "message": reason}
-        async with aclosing(
-            self._resume(thread_id, "approval", {"decisions": [decision]})
-        ) as events:
+
+        def reply(run: Run) -> Any:
+            _require(run, "approval", approval_id, [run.approval] if run.approval else [])
+            if not approve:
+                return {"decisions": [{"type": "reject", "message": reason}]}
+            return {"decisions": [self._agreement(run, edit)]}
+
+        # An approval that was taken before the process ended is not given twice: go on with it.
+        async with aclosing(self._resume(thread_id, reply, again=approve)) as events:
             async for event in events:
                 yield event
+
+    def _agreement(self, run: Run, edit: Mapping[str, JsonValue] | None) -> dict[str, Any]:
+        approval = run.approval
+        if approval is None:
+            raise NotWaiting(f"thread {run.thread_id} waits for no approval")
+        user = self._context.options.user
+        if approval["approver"] not in (None, user):
+            raise NotYours(
+                f"thread {run.thread_id} waits for the approval of {approval['approver']}; "
+                f"you are {user}"
+            )
+        if edit is None:
+            return {"type": "approve"}
+        if not isinstance(edit, Mapping):
+            raise InvalidOption("an edit is an object of the arguments to change")
+        args = {
+            key: value for key, value in {**approval["args"], **edit}.items() if value is not None
+        }
+        action = {"name": approval["tool_name"], "args": args}
+        call = admit_edit(action, approval, self._context.tools)
+        if isinstance(call, str):
+            raise InvalidOption(f"{call}; the write still waits as it was shown")
+        return {"type": "edit", "edited_action": action}
 
     async def acancel(self, thread_id: str) -> Run:
         """Drop the pending question or approval; the run ends as cancelled."""
         return await _last(self.astream_cancel(thread_id))
 
     async def astream_cancel(self, thread_id: str) -> AsyncGenerator[RunEvent]:
+        """The same, step by step. A run that was cut off is ended as it stands."""
+        async with self._lease(thread_id) as leg:
+            snapshot = await self._snapshot(thread_id)
+            run = Run.from_state(thread_id, snapshot.values)
+            if not snapshot.next:
+                raise NotWaiting(f"thread {thread_id} waits for nothing")
+            if snapshot.interrupts:
+                command: Command[Any] = Command(resume={snapshot.interrupts[0].id: CANCEL})
+                options = self._options(run.max_steps, None)
+                async with aclosing(self._drive(leg, command, options)) as events:
+                    async for event in events:
+                        yield event
+            else:
+                leg.run = await self._end(thread_id, "cancelled")
+        yield RunStopped(leg.stopped)
+
+    async def aresume(self, thread_id: str) -> Run:
+        """Go on with a run that was cut off: its process was killed, stopped, or its caller left.
+
+        NotWaiting when it was not.
+        """
+        return await _last(self.astream_resume(thread_id))
+
+    async def astream_resume(self, thread_id: str) -> AsyncGenerator[RunEvent]:
         """The same, step by step."""
-        async with aclosing(self._resume(thread_id, None, CANCEL)) as events:
-            async for event in events:
-                yield event
+        async with self._lease(thread_id) as leg:
+            snapshot = await self._snapshot(thread_id, begun=False)
+            if not _cut_off(snapshot):
+                run = Run.from_state(thread_id, snapshot.values)
+                waits = f"waits for an {run.waiting_for}" if run.waiting_for else "has ended"
+                raise NotWaiting(f"thread {thread_id} was not cut off: it {waits}")
+            steps = snapshot.values.get("max_steps")
+            options = self._options(steps, None)
+            async with aclosing(self._drive(leg, None, options)) as events:
+                async for event in events:
+                    yield event
+        yield RunStopped(leg.stopped)
 
     async def aget(self, thread_id: str) -> Run:
         """The last run of a thread as it stands; UnknownThread."""
@@ -220,9 +364,83 @@ class FollowupAgent:
 
     async def atimeline(self, thread_id: str) -> list[TimelineStep]:
         """The last run of a thread step by step, from its checkpoints; UnknownThread."""
-        await self._snapshot(thread_id)
-        history = [s async for s in self._graph.aget_state_history(self._config(thread_id))]
-        return timeline(reversed(history))
+        return timeline(await self._history(thread_id))
+
+    async def acheckpoints(self, thread_id: str) -> list[Checkpoint]:
+        """Every checkpoint of a thread, the oldest first; UnknownThread."""
+        return checkpoints(await self._history(thread_id))
+
+    async def afork(
+        self, thread_id: str, at_step: int, *, edit: Mapping[str, Any] | None = None
+    ) -> Run:
+        """A new thread with the last run as it was after decision `at_step` (0: before the first).
+
+        It inherits what was read, never what was approved or written. `edit` changes the state
+        first. `aresume` then goes on with it. InvalidOption for a step or an edit that cannot be.
+        """
+        history = await self._history(thread_id)
+        snapshot = snapshot_after(history, at_step)
+        fork = str(uuid.uuid4())
+        state = fork_of(snapshot.values, fork, edit or {}, self._context.tools.registry)
+        async with self._lease(fork) as leg:
+            await self._graph.aupdate_state(self._config(fork), state, as_node="intake")
+            leg.run = await self.aget(fork)
+        return leg.stopped
+
+    async def athreads(self) -> list[ThreadEntry]:
+        """What ran and what waits, the latest first."""
+        return await self._runs.call(self._index.entries)
+
+    async def acut_off(self) -> list[str]:
+        """Threads whose run was cut off and that nobody is going on with: `aresume` does."""
+
+        def find() -> list[str]:
+            held = self._leases.held()
+            running = [entry for entry in self._index.entries() if entry.status == "running"]
+            return [entry.thread_id for entry in running if entry.thread_id not in held]
+
+        return await self._runs.call(find)
+
+    async def aexport(self, thread_id: str) -> dict[str, Any]:
+        """One thread as plain JSON: its last run, the timeline, and what was done downstream."""
+        run, steps = await self.aget(thread_id), await self.atimeline(thread_id)
+        ledger = self._context.ledger
+        rows = await self._runs.call(lambda: ledger.of_thread(thread_id))
+        return {
+            **run.model_dump(mode="json"),
+            "timeline": [step.model_dump(mode="json") for step in steps],
+            "effects": rows,
+        }
+
+    async def aprune(self, older_than: timedelta) -> list[str]:
+        """Forget threads that ended so long ago; the ids of those forgotten.
+
+        One that waits, was cut off, or is being written to stays. The effect ledger stays whole.
+        """
+        moment = self._context.clock() - older_than
+        pruned = []
+        for thread_id in await self._runs.call(lambda: self._index.finished_before(moment)):
+            with suppress(ThreadBusy):
+                async with self._lease(thread_id):
+                    await self._graph.checkpointer.adelete_thread(thread_id)  # type: ignore[union-attr]
+                    await self._runs.call(lambda: self._index.forget(thread_id))  # noqa: B023
+                pruned.append(thread_id)
+        return pruned
+
+    def drain(self) -> None:
+        """Ask every run to stop after its current step, and take nothing new. Returns at once.
+
+        Each call then returns a run of status 'running', which can go on in another process. For a
+        signal handler of the event loop's thread.
+        """
+        self._draining = True
+        for control in self._controls:
+            control.request_drain()
+
+    async def adrain(self) -> None:
+        """`drain`, and wait until no run is left."""
+        self.drain()
+        await self._idle.wait()
 
     # --- sync ---
 
@@ -255,21 +473,31 @@ class FollowupAgent:
         finally:
             self._call(events.aclose)
 
-    def answer(self, thread_id: str, text: str) -> Run:
+    def answer(self, thread_id: str, text: str, *, question_id: str | None = None) -> Run:
         """Sync form of `aanswer`."""
-        return self._call(lambda: self.aanswer(thread_id, text))
+        return self._call(lambda: self.aanswer(thread_id, text, question_id=question_id))
 
-    def approve(self, thread_id: str) -> Run:
+    def approve(
+        self,
+        thread_id: str,
+        *,
+        edit: Mapping[str, JsonValue] | None = None,
+        approval_id: str | None = None,
+    ) -> Run:
         """Sync form of `aapprove`."""
-        return self._call(lambda: self.aapprove(thread_id))
+        return self._call(lambda: self.aapprove(thread_id, edit=edit, approval_id=approval_id))
 
-    def reject(self, thread_id: str, reason: str = "") -> Run:
+    def reject(self, thread_id: str, reason: str = "", *, approval_id: str | None = None) -> Run:
         """Sync form of `areject`."""
-        return self._call(lambda: self.areject(thread_id, reason))
+        return self._call(lambda: self.areject(thread_id, reason, approval_id=approval_id))
 
     def cancel(self, thread_id: str) -> Run:
         """Sync form of `acancel`."""
         return self._call(lambda: self.acancel(thread_id))
+
+    def resume(self, thread_id: str) -> Run:
+        """Sync form of `aresume`."""
+        return self._call(lambda: self.aresume(thread_id))
 
     def get(self, thread_id: str) -> Run:
         """Sync form of `aget`."""
@@ -278,6 +506,30 @@ class FollowupAgent:
     def timeline(self, thread_id: str) -> list[TimelineStep]:
         """Sync form of `atimeline`."""
         return self._call(lambda: self.atimeline(thread_id))
+
+    def checkpoints(self, thread_id: str) -> list[Checkpoint]:
+        """Sync form of `acheckpoints`."""
+        return self._call(lambda: self.acheckpoints(thread_id))
+
+    def fork(self, thread_id: str, at_step: int, *, edit: Mapping[str, Any] | None = None) -> Run:
+        """Sync form of `afork`."""
+        return self._call(lambda: self.afork(thread_id, at_step, edit=edit))
+
+    def threads(self) -> list[ThreadEntry]:
+        """Sync form of `athreads`."""
+        return self._call(self.athreads)
+
+    def cut_off(self) -> list[str]:
+        """Sync form of `acut_off`."""
+        return self._call(self.acut_off)
+
+    def export(self, thread_id: str) -> dict[str, Any]:
+        """Sync form of `aexport`."""
+        return self._call(lambda: self.aexport(thread_id))
+
+    def prune(self, older_than: timedelta) -> list[str]:
+        """Sync form of `aprune`."""
+        return self._call(lambda: self.aprune(older_than))
 
     def _call(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
         if self._portal is None:
@@ -300,85 +552,148 @@ class FollowupAgent:
                 raise InvalidOption(str(error)) from error
         return RunOptions(max_steps=max_steps or default.max_steps, as_of=as_of, user=default.user)
 
-    async def _resume(
-        self, thread_id: str, waits_for: str | None, reply: Any
-    ) -> AsyncGenerator[RunEvent]:
-        """Hand a reply to what the thread waits for; `waits_for` None takes whatever it is."""
-        snapshot = await self._snapshot(thread_id)
-        run = Run.from_state(thread_id, snapshot.values)
-        options = self._options(run.max_steps, None)
-        if snapshot.next and not snapshot.interrupts and run.waiting_for is not None:
-            # The process ended between the question and the pause: go on to the pause first.
-            async for _ in self._run(thread_id, None, options):
-                pass
-            snapshot = await self._snapshot(thread_id)
-        if not snapshot.interrupts or run.waiting_for is None:
-            if waits_for is None and snapshot.next:
-                yield RunStopped(await self._end(thread_id, "cancelled"))
-                return
-            hint = "; it was cut off: ask again, or cancel it" if snapshot.next else ""
-            raise NotWaiting(f"thread {thread_id} waits for nothing{hint}")
-        if waits_for not in (None, run.waiting_for):
-            raise NotWaiting(
-                f"thread {thread_id} waits for an {run.waiting_for}, not for an {waits_for}"
-            )
-        command: Command[Any] = Command(resume={snapshot.interrupts[0].id: reply})
-        async with aclosing(self._run(thread_id, command, options)) as events:
-            async for event in events:
-                yield event
+    @asynccontextmanager
+    async def _lease(self, thread_id: str) -> AsyncIterator["_Leg"]:
+        """Be the one writer of this thread: ThreadBusy at once when somebody else is.
 
-    async def _run(
-        self,
-        thread_id: str,
-        graph_input: AgentInput | Command[Any] | None,
-        options: RunOptions,
+        How the run stands at the end is put on the list in the transaction that gives the lease back.
+        """
+        check_thread_id(thread_id)
+        if self._draining:
+            raise ShuttingDown("the agent is being closed: ask again elsewhere, or later")
+        self._writers += 1
+        self._idle.clear()
+        leg = _Leg(thread_id)
+        try:
+            with _storage_errors(thread_id):
+                await self._acquire(thread_id)
+                try:
+                    yield leg
+                finally:
+                    with CancelScope(shield=True):
+                        await self._runs.call(lambda: self._release(thread_id, leg.run))
+        finally:
+            self._writers -= 1
+            if self._writers == 0:
+                self._idle.set()
+
+    async def _acquire(self, thread_id: str) -> None:
+        taking = asyncio.ensure_future(self._runs.call(lambda: self._leases.acquire(thread_id)))
+        try:
+            await asyncio.shield(taking)
+        except asyncio.CancelledError:  # the caller has gone, but the thread may have the lease yet
+            with CancelScope(shield=True), suppress(FollowupError, SQLAlchemyError):
+                await taking
+                await self._runs.call(lambda: self._release(thread_id, None))
+            raise
+
+    def _release(self, thread_id: str, run: Run | None) -> None:
+        with self._runs.writing() as connection:
+            if run is not None and self._still_ours(thread_id, connection):
+                self._index.record(self._entry(run), connection)
+            self._leases.release(thread_id, connection)
+
+    def _still_ours(self, thread_id: str, connection: Any) -> bool:
+        try:
+            self._leases.check(thread_id, connection)
+        except ThreadBusy:
+            return False
+        return True
+
+    async def _renew_leases(self) -> None:
+        while True:
+            await asyncio.sleep(self._leases.lease_s / 3)
+            with suppress(SQLAlchemyError):  # tried again; until then the fence protects the thread
+                await self._runs.call(self._leases.renew)
+
+    async def _resume(
+        self, thread_id: str, reply: Callable[[Run], Any], *, again: bool = False
     ) -> AsyncGenerator[RunEvent]:
-        """Drive the graph and yield its events; the last one is the run as it stands."""
-        if thread_id in self._busy:
-            raise ThreadBusy(f"thread {thread_id} is being written to by another call")
-        self._busy.add(thread_id)
+        """Hand what `reply` returns to what the thread waits for; it raises when that is not it.
+
+        With `again`, a run that was cut off after it had taken an approval goes on with that one:
+        the reply is not used, for nobody has been shown what the run may ask for next.
+        """
+        async with self._lease(thread_id) as leg:
+            snapshot = await self._snapshot(thread_id)
+            run = Run.from_state(thread_id, snapshot.values)
+            options = self._options(run.max_steps, None)
+            graph_input: Command[Any] | None = None
+            if _cut_off(snapshot) and run.waiting_for is None:
+                if not (again and snapshot.values["counters"]["approvals"]):
+                    raise NotWaiting(
+                        f"thread {thread_id} waits for nothing: it was cut off; go on with it "
+                        f"(`followup resume {thread_id}`), ask again, or cancel it"
+                    )
+            else:
+                if _cut_off(snapshot):  # between the question and the pause: go on to the pause
+                    async with aclosing(self._drive(leg, None, options)) as events:
+                        async for _ in events:
+                            pass
+                    snapshot = await self._snapshot(thread_id)
+                answer = reply(run)
+                graph_input = Command(resume={snapshot.interrupts[0].id: answer})
+            async with aclosing(self._drive(leg, graph_input, options)) as events:
+                async for event in events:
+                    yield event
+        yield RunStopped(leg.stopped)
+
+    async def _drive(
+        self, leg: "_Leg", graph_input: AgentInput | Command[Any] | None, options: RunOptions
+    ) -> AsyncGenerator[RunEvent]:
+        """Drive the graph and yield its events; then `leg.run` is the run as it stands."""
+        thread_id, control = leg.thread_id, RunControl()
+        self._controls.add(control)
+        if self._draining:
+            control.request_drain()
         config = self._config(thread_id, options.max_steps)
         state: Mapping[str, Any] = {}
         just_begun = False
         try:
-            try:
-                async for part in self._graph.astream(
-                    graph_input,
-                    config,
-                    context=options,
-                    stream_mode=["updates", "values"],
-                    durability="sync",
-                    version="v2",
-                ):
-                    if part["type"] == "values":
-                        state = part["data"]
-                        if just_begun:  # listed from the start: a run that is cut off stays on it
-                            await self._record(Run.from_state(thread_id, state))
-                    if part["type"] != "updates":
-                        continue
-                    just_begun = "intake" in part["data"]
-                    for node, update in part["data"].items():
-                        for event in events_of(node, update or {}):
-                            yield event
-                run = Run.from_state(thread_id, state)
-                await self._record(run)
-            except GraphRecursionError:
-                run = await self._end(thread_id, "recursion_limit")
+            async for part in self._graph.astream(
+                graph_input,
+                config,
+                context=options,
+                stream_mode=["updates", "values"],
+                durability="sync",
+                control=control,
+                version="v2",
+            ):
+                if part["type"] == "values":
+                    state = part["data"]
+                    if just_begun:  # listed from the start: a run that is cut off stays on it
+                        await self._record(Run.from_state(thread_id, state))
+                if part["type"] != "updates":
+                    continue
+                just_begun = "intake" in part["data"]
+                for node, update in part["data"].items():
+                    for event in events_of(node, update or {}):
+                        yield event
+            leg.run = Run.from_state(thread_id, state)
+        except GraphRecursionError:
+            leg.run = await self._end(thread_id, "recursion_limit")
+        except GraphDrained:
+            leg.run = await self.aget(thread_id)
         finally:
-            self._busy.discard(thread_id)
-        yield RunStopped(run)
+            self._controls.discard(control)
+
+    def _entry(self, run: Run) -> ThreadEntry:
+        return ThreadEntry(
+            thread_id=run.thread_id,
+            user_goal=run.user_goal,
+            status=run.status,
+            stop_reason=run.stop_reason,
+            updated_at=self._context.clock(),
+            waiting_for=run.waiting_for,
+        )
 
     async def _record(self, run: Run) -> None:
-        await self._index.record(
-            ThreadEntry(
-                thread_id=run.thread_id,
-                user_goal=run.user_goal,
-                status=run.status,
-                stop_reason=run.stop_reason,
-                updated_at=self._context.clock(),
-                waiting_for=run.waiting_for,
-            )
-        )
+        def record() -> None:
+            with self._runs.writing() as connection:
+                self._leases.check(run.thread_id, connection)
+                self._index.record(self._entry(run), connection)
+
+        await self._runs.call(record)
 
     async def _end(self, thread_id: str, reason: StopReason) -> Run:
         """End a run from outside, as `give_up` would have: its own limit was broken, or it was cut
@@ -390,24 +705,143 @@ class FollowupAgent:
             **end,
             "pending_questions": [],
             "approval": None,
+            "approved": None,
             "messages": [AIMessage(end["final_answer"])],
         }
         await self._graph.aupdate_state(config, update, as_node="give_up")
-        run = Run.from_state(thread_id, (await self._graph.aget_state(config)).values)
-        await self._record(run)
-        return run
+        return Run.from_state(thread_id, (await self._graph.aget_state(config)).values)
 
-    async def _snapshot(self, thread_id: str) -> StateSnapshot:
-        snapshot = await self._graph.aget_state(self._config(check_thread_id(thread_id)))
-        if not snapshot.values.get("run_id"):
+    async def _snapshot(self, thread_id: str, *, begun: bool = True) -> StateSnapshot:
+        """The thread as it is stored; UnknownThread, IncompatibleThread, StorageError.
+
+        `begun` False: one that was killed before it had read its goal will do.
+        """
+        with _unreadable(thread_id):
+            snapshot = await self._graph.aget_state(self._config(check_thread_id(thread_id)))
+        if not snapshot.values.get("run_id") and (begun or not snapshot.next):
             raise UnknownThread(f"there is no thread {thread_id}; `followup threads` lists them")
+        check_version(snapshot.values)
         return snapshot
+
+    async def _history(self, thread_id: str) -> list[StateSnapshot]:
+        """Every checkpoint, the oldest first."""
+        await self._snapshot(thread_id)
+        with _unreadable(thread_id):
+            history = [s async for s in self._graph.aget_state_history(self._config(thread_id))]
+        return history[::-1]
 
     def _config(self, thread_id: str, max_steps: int = MAX_STEPS_CEILING) -> RunnableConfig:
         return {
             "configurable": {"thread_id": thread_id},
             "recursion_limit": recursion_limit(max_steps),
         }
+
+
+@dataclass
+class _Leg:
+    """One stretch of writing to a thread."""
+
+    thread_id: str
+    run: Run | None = None
+    """How the run stands, once it has stopped."""
+
+    @property
+    def stopped(self) -> Run:
+        """The run, which has stopped."""
+        if self.run is None:
+            raise RuntimeError("the run ended without a result")
+        return self.run
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What an open agent owns beside its graph."""
+
+    context: AgentContext
+    runs: RunsDatabase
+    leases: Leases
+    log: JsonLog
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.leases.close()
+        self.runs.close()
+        if self.context.customers is not None:
+            self.context.customers.close()
+        self.log.close()
+
+
+@asynccontextmanager
+async def _saver(parts: _Parts) -> AsyncIterator[tuple[BaseCheckpointSaver[Any], HeldEvents]]:
+    """The saver; ConfigurationError when it cannot be opened, and no other error is touched."""
+    opening = open_saver(parts.runs, parts.leases, parts.log.write)
+    try:
+        saver, events = await opening.__aenter__()
+    except Exception as error:
+        if not _is_storage_error(error):
+            raise
+        raise ConfigurationError(f"the runs database {parts.runs.name}: {short(error)}") from error
+    try:
+        yield saver, events
+    finally:
+        with CancelScope(shield=True):
+            await opening.__aexit__(None, None, None)
+
+
+def _is_storage_error(error: BaseException) -> bool:
+    """Whether the runs database failed, whichever driver says so."""
+    driver = type(error).__module__.partition(".")[0]
+    return isinstance(error, sqlite3.Error | SQLAlchemyError) or driver.startswith("psycopg")
+
+
+@contextmanager
+def _storage_errors(thread_id: str) -> Iterator[None]:
+    """Say what a failing runs database means for the run."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_storage_error(error):
+            raise
+        raise StorageError(
+            f"the runs database failed: {short(error)}; what was stored of thread {thread_id} stays: "
+            f"go on with `followup resume {thread_id}` once the database works"
+        ) from error
+
+
+@contextmanager
+def _unreadable(thread_id: str) -> Iterator[None]:
+    """Say that what is stored of this thread cannot be read, whatever it is."""
+    try:
+        yield
+    except FollowupError:
+        raise
+    except Exception as error:
+        if _is_storage_error(error):
+            raise
+        raise StorageError(
+            f"what is stored of thread {thread_id} cannot be read ({type(error).__name__}: "
+            f"{short(error)}): it is damaged; other threads are not affected. Ask on a new thread"
+        ) from error
+
+
+def _cut_off(snapshot: StateSnapshot) -> bool:
+    """Whether there is a next step, and no pause before it."""
+    return bool(snapshot.next) and not snapshot.interrupts
+
+
+def _require(run: Run, wanted: str, given_id: str | None, pending: Iterable[Any]) -> None:
+    """NotWaiting unless the run waits for this, and for the one that is named, if one is."""
+    if run.waiting_for is None:
+        raise NotWaiting(f"thread {run.thread_id} waits for nothing")
+    if run.waiting_for != wanted:
+        raise NotWaiting(
+            f"thread {run.thread_id} waits for an {run.waiting_for}, not for an {wanted}"
+        )
+    ids = [item["id"] for item in pending]
+    if given_id is not None and given_id not in ids:
+        raise NotWaiting(
+            f"thread {run.thread_id} no longer waits for {given_id!r} but for {', '.join(ids)}"
+        )
 
 
 async def _next(events: AsyncIterator[RunEvent]) -> RunEvent | None:

@@ -7,10 +7,15 @@ FollowupError
 │   └── NoAnswer               a blank answer: the question stays open
 ├── ConfigurationError         settings, home or runs database (exit code 2)
 │   └── CustomerDataError      the business data: missing, locked, broken, another version
+├── StorageError               the runs database failed in the middle of a run (exit code 1)
+├── ShuttingDown               the agent is being closed and takes nothing new (exit code 1)
 └── ThreadError                the thread is not what was thought (exit code 4)
     ├── ThreadBusy             another run is writing to it now
+    │   └── LeaseLost          this run was: it hung, and another has taken the thread over
     ├── UnknownThread          there is none of this id
-    └── NotWaiting             it waits for nothing, or for something else
+    ├── NotWaiting             it waits for nothing, or for something else
+    ├── NotYours               it waits for the approval of somebody else
+    └── IncompatibleThread     another version of the graph has stored it
 """
 
 
@@ -45,6 +50,14 @@ class CustomerDataError(ConfigurationError):
     """The business data cannot be used."""
 
 
+class StorageError(FollowupError):
+    """The runs database failed in the middle of a run. What was stored stays; the run can go on."""
+
+
+class ShuttingDown(FollowupError):
+    """The agent is being closed: it takes nothing new."""
+
+
 class ThreadError(FollowupError):
     """The thread cannot do that."""
 
@@ -53,9 +66,21 @@ class ThreadBusy(ThreadError):
     """Another run, answer or approval is writing to this thread now."""
 
 
+class LeaseLost(ThreadBusy):
+    """This run did not renew its lease in time, and another has taken the thread over."""
+
+
 class UnknownThread(ThreadError):
     """No thread of this id."""
 
 
 class NotWaiting(ThreadError):
     """The thread waits for nothing, or for something else."""
+
+
+class NotYours(ThreadError):
+    """The thread waits for the approval of somebody else."""
+
+
+class IncompatibleThread(ThreadError):
+    """The thread was stored by another version of the graph."""

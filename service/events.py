@@ -54,8 +54,15 @@ def events_of(node: str, update: Mapping[str, Any]) -> Iterator[RunEvent]:
     if node == "planner":
         yield DecisionMade(update["current_step"], update["decision"])
     elif node == "updater":
-        yield ToolCalled(update["tool_history"][0], update.get("facts") or {})
+        for record in update["tool_history"]:
+            facts = {
+                subject: {
+                    k: fact for k, fact in own.items() if fact["call_id"] == record["call_id"]
+                }
+                for subject, own in (update.get("facts") or {}).items()
+            }
+            yield ToolCalled(record, facts)
     elif node == "pose_question":
         yield QuestionAsked(update["pending_questions"][0])
-    elif node == "propose_write" and update["approval"] is not None:
+    elif node in ("propose_write", "await_approval") and update.get("approval") is not None:
         yield ApprovalAsked(update["approval"])

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -116,15 +116,22 @@ class JsonLog:
 
     def emit(self, event_name: str, /, **fields: Any) -> None:
         """Write one event. Never raises."""
+        self.write([self.event(event_name, **fields)])
+
+    def event(self, event_name: str, /, **fields: Any) -> dict[str, Any]:
+        """The event as of now, with the fields bound to this task, to be written later."""
         record: dict[str, Any] = {"timestamp": self._clock().isoformat(), "eventName": event_name}
         record.update(self._bound.get(NOTHING))
         for name, value in fields.items():
             if value is not None:
                 record[name] = value
-        try:
-            os.write(self._events, json_line(record))  # one write: O_APPEND keeps the line whole
-        except Exception:  # a full disk, a closed log, a bug here: a run must not notice
-            return
+        return record
+
+    def write(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Write events. Never raises."""
+        for record in events:
+            with suppress(Exception):  # a full disk, a closed log: a run must not notice
+                os.write(self._events, json_line(record))  # one write: O_APPEND keeps a line whole
 
     def error(self, error_id: str, error: BaseException) -> None:
         """Keep an error's traceback, masked, in `errors.log` under the id that the user was shown."""

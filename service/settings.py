@@ -5,6 +5,7 @@ import re
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from dotenv import dotenv_values
@@ -35,6 +36,13 @@ def _known_regex(pattern: str) -> str:
     return pattern
 
 
+def _http_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("not an HTTP address; write e.g. https://tasks.example.com/tasks")
+    return url
+
+
 class Settings(BaseSettings):
     """Every setting of the product. Unknown `FOLLOWUP_` names are reported by `followup doctor`."""
 
@@ -52,7 +60,18 @@ class Settings(BaseSettings):
         None, description="Business data, as a SQLAlchemy URL. Default: customers.db in the home."
     )
     runs_url: str | None = Field(
-        None, description="Checkpoints, as sqlite:///FILE. Default: runs.db in the home."
+        None,
+        description="Checkpoints, leases and effect ledger: sqlite:///FILE, or "
+        "postgresql+psycopg://USER@HOST/NAME. Default: runs.db in the home.",
+    )
+    tasks_url: Annotated[str, AfterValidator(_http_url)] | None = Field(
+        None, description="Task system over HTTP. Default: followup_tasks in the business data."
+    )
+    tenant: str = Field(
+        "default",
+        min_length=1,
+        max_length=100,
+        description="The company, where several share one task system: part of a task's identity.",
     )
     timezone: Annotated[str, AfterValidator(known_zone)] = Field(
         "UTC", description="Time zone in which days begin and end."
@@ -68,6 +87,9 @@ class Settings(BaseSettings):
     )
     user: str = Field("user", min_length=1, description="Who asks and approves; kept with a task.")
     model: str | None = Field(None, description="Name of the chat model, for the llm planner.")
+    approver: str | None = Field(
+        None, description="Who may approve a write. Default: whoever uses the agent."
+    )
     approval_hours: float = Field(
         24.0, gt=0, le=8760, description="How long an approval may be given."
     )

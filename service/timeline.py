@@ -17,7 +17,8 @@ class TimelineStep(BaseModel):
     at: datetime
     decision: Decision | None
     """None: the planner's reply was unusable."""
-    call: ToolCallRecord | None = None
+    calls: list[ToolCallRecord] = []
+    """One; more when an approval came to be void and the facts were read again."""
     new_facts: dict[str, Fact] = {}
 
 
@@ -40,10 +41,10 @@ def timeline(snapshots: Iterable[StateSnapshot]) -> list[TimelineStep]:
             )
         for call in state["tool_history"]:
             step = steps.get(call["step"])
-            if step is not None and step.call is None:
+            if step is not None and call not in step.calls:
                 facts = state["facts"].get(str(call["args"].get("user_id")), {})
-                step.call = call
-                step.new_facts = {
+                step.calls.append(call)
+                step.new_facts |= {
                     key: fact for key, fact in facts.items() if fact["call_id"] == call["call_id"]
                 }
     return list(steps.values())

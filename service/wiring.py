@@ -15,10 +15,15 @@ from followup_agent.graph.context import AgentContext, RunOptions, utc_now
 from followup_agent.judgement.policy import load_policy
 from followup_agent.planners import Planner
 from followup_agent.planners.rules import RulePlanner
+from followup_agent.runs.database import RunsDatabase, runs_url
+from followup_agent.runs.leases import Leases
+from followup_agent.runs.ledger import SqlLedger
 from followup_agent.service.errors import ConfigurationError, InvalidOption
 from followup_agent.service.home import make_home
 from followup_agent.service.logs import JsonLog
 from followup_agent.service.settings import PREFIX, Settings, load_settings
+from followup_agent.tasks.system import TaskSystem
+from followup_agent.tasks.table import TaskTable
 from followup_agent.tools import BUILT_IN
 from followup_agent.tools.definition import DefinitionError, ToolDefinition
 from followup_agent.tools.registry import ToolRegistry
@@ -47,10 +52,13 @@ def make_context(
     tools: Iterable[ToolDefinition] = (),
     planner: Planner | None = None,
     clock: Callable[[], datetime] = utc_now,
+    leases: Leases | None = None,
+    runs: RunsDatabase,
 ) -> AgentContext:
     """Everything the nodes need. Blocks (it reads the database): not for the event loop.
 
-    `tools` come on top of the built-in ones. ConfigurationError for what cannot be used.
+    `tools` come on top of the built-in ones. `leases` None: the host sees to one writer per thread.
+    ConfigurationError for what cannot be used.
     """
     database = CustomerDatabase(settings.customers_database_url).check()
     ids = customer_ids(settings, database)
@@ -79,8 +87,21 @@ def make_context(
         timezone=settings.zone,
         clock=clock,
         approval_lifetime=timedelta(hours=settings.approval_hours),
+        approver=settings.approver,
+        ledger=SqlLedger(runs, leases),
+        tasks=task_system(settings, database),
+        tenant=settings.tenant,
         options=RunOptions(max_steps=settings.max_steps, user=settings.user),
     )
+
+
+def task_system(settings: Settings, database: CustomerDatabase) -> TaskSystem:
+    """Where tasks go: the task system that is set, else the table beside the business data."""
+    if settings.tasks_url is None:
+        return TaskTable(database)
+    from followup_agent.tasks.http import TaskServer
+
+    return TaskServer(settings.tasks_url)
 
 
 def customer_ids(settings: Settings, database: CustomerDatabase) -> IdPattern:
@@ -138,4 +159,4 @@ def context_from_environment() -> AgentContext:
     make_home(settings.home)
     log = open_log(settings)
     log.attach()
-    return make_context(settings, log=log)
+    return make_context(settings, log=log, runs=RunsDatabase(runs_url(settings)))

@@ -1,8 +1,10 @@
 """What every test gets: no tracing, no model, no settings from the machine it runs on."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+from postgres_server import PostgresServer
 
 os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["LANGSMITH_TEST_TRACKING"] = "false"
@@ -18,3 +20,11 @@ def clean_environment(
         if name.startswith(("FOLLOWUP_", "OPENAI_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("FOLLOWUP_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for the tests that need one."""
+    server = PostgresServer()
+    yield server
+    server.remove()

@@ -3,8 +3,10 @@
 import asyncio
 import dataclasses
 import json
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -21,7 +23,10 @@ from followup_agent.graph.checkpoints import strict_serializer
 from followup_agent.graph.context import AgentContext, RunOptions
 from followup_agent.judgement.policy import load_policy
 from followup_agent.planners.rules import RulePlanner
+from followup_agent.runs.database import RunsDatabase
+from followup_agent.runs.ledger import Intent, Ledger, SqlLedger, Standing
 from followup_agent.state import AgentState
+from followup_agent.tasks.table import TaskTable
 from followup_agent.tools import BUILT_IN
 from followup_agent.tools.definition import ToolDefinition
 from followup_agent.tools.registry import ToolRegistry
@@ -109,7 +114,15 @@ class Recorder:
 
     def emit(self, event_name: str, /, **fields: Any) -> None:
         """Keep it."""
-        self.events.append({"eventName": event_name, **self._bound, **fields})
+        self.write([self.event(event_name, **fields)])
+
+    def event(self, event_name: str, /, **fields: Any) -> dict[str, Any]:
+        """The event with the bound fields."""
+        return {"eventName": event_name, **self._bound, **fields}
+
+    def write(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Keep them."""
+        self.events.extend(map(dict, events))
 
     def error(self, error_id: str, error: BaseException) -> None:
         """Keep it."""
@@ -134,6 +147,35 @@ def counted(definition: ToolDefinition, calls: list[dict[str, Any]]) -> ToolDefi
         return await definition.run(args, context)
 
     return dataclasses.replace(definition, run=run)
+
+
+class LazyLedger(Ledger):
+    """A real ledger in a file of its own, made by the first run that writes."""
+
+    @cached_property
+    def own(self) -> SqlLedger:
+        """The ledger itself."""
+        return SqlLedger(RunsDatabase(f"sqlite:///{tempfile.mkdtemp()}/runs.db"))
+
+    async def begin(self, intent: Intent) -> Standing:
+        """As the ledger does."""
+        return await self.own.begin(intent)
+
+    async def adopt(self, intent: Intent) -> None:
+        """As the ledger does."""
+        await self.own.adopt(intent)
+
+    async def receipt(self, intent: Intent, result: Mapping[str, Any], *, found: bool) -> None:
+        """As the ledger does."""
+        await self.own.receipt(intent, result, found=found)
+
+    async def not_done(self, intent: Intent) -> None:
+        """As the ledger does."""
+        await self.own.not_done(intent)
+
+    def of_thread(self, thread_id: str) -> list[dict[str, Any]]:
+        """As the ledger does."""
+        return self.own.of_thread(thread_id)
 
 
 class Harness:
@@ -163,6 +205,8 @@ class Harness:
             timezone=SHANGHAI,
             clock=changes.pop("clock", lambda: NOW),
             options=RunOptions(**options),
+            ledger=changes.pop("ledger", None) or LazyLedger(),
+            tasks=TaskTable(database) if database is not None else None,
             **changes,
         )
         self.graph = build_graph(

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
@@ -22,6 +22,7 @@ from followup_agent.tools.outcome import Effect, EvidenceDraft, FactDraft, Failu
 
 if TYPE_CHECKING:
     from followup_agent.customers.database import CustomerDatabase
+    from followup_agent.tasks.system import TaskSystem
 
 
 class ToolError(Exception):
@@ -79,8 +80,12 @@ class ToolContext:
     customers: "CustomerDatabase | None" = None
     thread_id: str = ""
     run_id: str = ""
+    tasks: "TaskSystem | None" = None
+    """Where follow-up tasks are kept."""
     idempotency_key: str | None = None
-    """Set for a write: the same key for every attempt at the same approved action."""
+    """Set for a write: the same key for every attempt at the same action of the business."""
+    mine: bool = True
+    """Of a write: False when another run has carried out this very action."""
     approved_by: str | None = None
     evidence_ids: tuple[str, ...] = ()
 
@@ -90,6 +95,13 @@ class ToolContext:
         if self.customers is None:
             raise ToolUnavailable("no customer database is connected")
         return self.customers
+
+    @property
+    def task_system(self) -> "TaskSystem":
+        """Where follow-up tasks are kept; ToolUnavailable when this agent has no such place."""
+        if self.tasks is None:
+            raise ToolUnavailable("no task system is connected")
+        return self.tasks
 
 
 def _no_facts(args: Any, result: Any) -> Mapping[str, FactDraft]:
@@ -111,6 +123,10 @@ class ToolDefinition:
 
     `run(args)` or `run(args, context)`, sync or async. A sync `run` is called in a thread of its
     own. `timeout_s` bounds one attempt; a write keeps `max_attempts=1`.
+
+    A write is carried out once a day for a customer and what `once_per` says. With `find` it can be
+    carried out again under the same key after a crash; without, an attempt whose outcome is unknown
+    stops the run for a person.
     """
 
     name: str
@@ -122,6 +138,12 @@ class ToolDefinition:
     facts: Callable[[Any, Any], Mapping[str, FactDraft]] = _no_facts
     evidence: Callable[[Any, Any, Language], Sequence[EvidenceDraft]] = _plain_evidence
     effect: Effect
+    once_per: Literal["arguments", "reason"] = "arguments"
+    """Of a write: whether other words for the same reason are another action."""
+    find: Callable[..., Any | Awaitable[Any]] | None = None
+    """Of a write, `find(args, context)`: the result of the action of `context.idempotency_key` as
+    it stands downstream, None when it is not there. Having it promises that downstream takes one
+    effect for one key."""
     timeout_s: float = 3.0
     max_attempts: int = 2
     subject_arg: str | None = "user_id"
@@ -256,6 +278,8 @@ def check_definition(tool: ToolDefinition) -> None:
             f"tool {tool.name!r}: a write keeps max_attempts=1; "
             "an attempt without an answer may have happened"
         )
+    if tool.effect == "read" and tool.find is not None:
+        raise DefinitionError(f"tool {tool.name!r}: only a write has `find`")
     for problem in _vague(tool.input_schema, tool.input_schema.get("$defs")):
         raise DefinitionError(f"tool {tool.name!r}: {problem}")
     properties = tool.input_schema.get("properties")

@@ -4,6 +4,7 @@ The one place that turns what a tool does, or raises, into found, empty or faile
 """
 
 import asyncio
+import dataclasses
 import inspect
 import time
 import uuid
@@ -84,19 +85,32 @@ class ToolRunner:
         attempts = 0
         while True:
             attempts += 1
-            outcome, retryable = await self._attempt(call.tool, call.args, context)
+            outcome, retryable = await self._attempt(call.tool, call.tool.run, call.args, context)
             if not retryable or attempts >= call.tool.max_attempts:
                 break
         elapsed_ms = round((self._monotonic() - started) * 1000)
         return ToolRun(outcome, attempts, elapsed_ms)
 
+    async def find(self, call: Prepared, context: ToolContext) -> Outcome:
+        """Ask downstream for the effect of a write: Found, Empty when it is not there, or Failed."""
+        tool = call.tool
+        if tool.find is None:
+            return Failed("outcome_unknown", "its downstream cannot be asked")
+        asking = dataclasses.replace(tool, effect="read")
+        outcome, retryable = await self._attempt(asking, tool.find, call.args, context)
+        if retryable:
+            outcome, _ = await self._attempt(asking, tool.find, call.args, context)
+        return outcome
+
     async def _attempt(
-        self, tool: ToolDefinition, args: BaseModel, context: ToolContext
+        self, tool: ToolDefinition, run: Callable[..., Any], args: BaseModel, context: ToolContext
     ) -> tuple[Outcome, bool]:
         """One try: its outcome, and whether another may be made."""
         try:
             async with asyncio.timeout(tool.timeout_s):
-                raw = await self._call(tool, args, context)
+                raw = await self._call(tool, run, args, context)
+            if raw is None and run is tool.find:
+                return Empty({}), False
             result = tool.result.model_validate(raw)
             text = result.model_dump_json()
             tool.result.model_validate_json(text)  # as the updater will read it
@@ -133,12 +147,14 @@ class ToolRunner:
             return _unknown(f"{tool.name} failed (error {error_id}, see the log)")
         return Failed("internal", f"{tool.name} failed (error {error_id}, see the log)")
 
-    async def _call(self, tool: ToolDefinition, args: BaseModel, context: ToolContext) -> object:
-        arguments = (args, context) if tool.takes_context else (args,)
-        if tool.is_async:
-            return await tool.run(*arguments)
+    async def _call(
+        self, tool: ToolDefinition, run: Callable[..., Any], args: BaseModel, context: ToolContext
+    ) -> object:
+        arguments = (args, context) if run is tool.find or tool.takes_context else (args,)
+        if inspect.iscoroutinefunction(run):
+            return await run(*arguments)
         threads = self._threads.setdefault(tool.name, Threads(self._max_threads))
-        answer = await threads.call(partial(tool.run, *arguments))
+        answer = await threads.call(partial(run, *arguments))
         return await answer if inspect.isawaitable(answer) else answer
 
 

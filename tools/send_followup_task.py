@@ -5,12 +5,9 @@ from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
-from sqlalchemy import Connection, select
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.schema import CreateTable
 
 from followup_agent.customers.lookup import CustomerArgs, CustomerResult, require_customer
-from followup_agent.customers.tables import followup_tasks
+from followup_agent.tasks.system import NewTask, Task
 from followup_agent.tools.definition import ToolContext, ToolDefinition, ToolRefused
 from followup_agent.tools.outcome import EvidenceDraft, FactDraft, Language
 
@@ -34,71 +31,56 @@ class Args(CustomerArgs):
 
 
 class Result(CustomerResult):
-    """The task as it stands in the database."""
+    """The task as it stands."""
 
     task_id: str
     due_at: AwareDatetime
     due_on: str
     """The local day, ISO."""
     created: bool
-    """False when this very action had been carried out before: nothing was written again."""
+    """False when another run had carried out this very action: nothing was written again."""
 
 
 async def run(args: Args, context: ToolContext) -> dict[str, object]:
-    """Write one row, at most once for a key; ToolRefused without an approval."""
+    """Make one task, at most once for a key; ToolRefused without an approval."""
     if context.idempotency_key is None or context.approved_by is None:
         raise ToolRefused("a follow-up task is created only after an approval")
-    key, approved_by = context.idempotency_key, context.approved_by
-
-    def change(connection: Connection) -> dict[str, object]:
-        customer = require_customer(connection, args.user_id, context)
-        connection.execute(CreateTable(followup_tasks, if_not_exists=True))
-        existing = _find(connection, key)
-        if existing is not None:
-            return customer | _shown(*existing, context, created=False)
-        task_id = f"task_{key[:12]}"
-        due_at = _end_of_day(context.now, args.due_in_days, context.timezone)
-        reason = args.reason if args.note is None else f"{args.reason}\n\n{args.note}"
-        row = followup_tasks.insert().values(
-            task_id=task_id,
-            idempotency_key=key,
-            customer_id=args.user_id,
-            reason=reason,
-            priority=args.priority,
-            due_at=due_at,
-            assignee=args.assignee,
-            evidence=list(context.evidence_ids),
-            thread_id=context.thread_id,
-            approved_by=approved_by,
-            created_at=context.now,
-        )
-        try:
-            with connection.begin_nested():
-                connection.execute(row)
-        except IntegrityError:  # somebody wrote this very action a moment ago
-            existing = _find(connection, key)
-            if existing is None:
-                raise
-            return customer | _shown(*existing, context, created=False)
-        return customer | _shown(task_id, due_at, context, created=True)
-
-    return await context.database.write(change)
+    task = NewTask(
+        customer_id=args.user_id,
+        reason=args.reason if args.note is None else f"{args.reason}\n\n{args.note}",
+        priority=args.priority,
+        due_at=_end_of_day(context.now, args.due_in_days, context.timezone),
+        assignee=args.assignee,
+        evidence=list(context.evidence_ids),
+        thread_id=context.thread_id,
+        approved_by=context.approved_by,
+        created_at=context.now,
+    )
+    customer = await _customer(args, context)
+    return customer | _shown(
+        await context.task_system.create(context.idempotency_key, task), context
+    )
 
 
-def _find(connection: Connection, key: str) -> tuple[str, datetime] | None:
-    row = connection.execute(
-        select(followup_tasks.c.task_id, followup_tasks.c.due_at).where(
-            followup_tasks.c.idempotency_key == key
-        )
-    ).first()
-    return (row.task_id, row.due_at) if row is not None else None
+async def find(args: Args, context: ToolContext) -> dict[str, object] | None:
+    """The task of this key, if there is one."""
+    if context.idempotency_key is None:
+        return None
+    task = await context.task_system.find(context.idempotency_key)
+    return None if task is None else await _customer(args, context) | _shown(task, context)
 
 
-def _shown(
-    task_id: str, due_at: datetime, context: ToolContext, *, created: bool
-) -> dict[str, object]:
-    due_on = due_at.astimezone(context.timezone).date().isoformat()
-    return {"task_id": task_id, "due_at": due_at, "due_on": due_on, "created": created}
+async def _customer(args: Args, context: ToolContext) -> dict[str, object]:
+    return await context.database.read(lambda c: require_customer(c, args.user_id, context))
+
+
+def _shown(task: Task, context: ToolContext) -> dict[str, object]:
+    return {
+        "task_id": task.task_id,
+        "due_at": task.due_at,
+        "due_on": task.due_at.astimezone(context.timezone).date().isoformat(),
+        "created": context.mine and task.thread_id == context.thread_id,
+    }
 
 
 def _end_of_day(now: datetime, days: int, zone: tzinfo) -> datetime:
@@ -135,6 +117,8 @@ TOOL = ToolDefinition(
     facts=facts,
     evidence=evidence,
     effect="write",
+    once_per="reason",
+    find=find,
     timeout_s=5.0,
     max_attempts=1,
 )

@@ -24,11 +24,16 @@ ask_user       -> synthesizer
 ask_user       -> give_up
 propose_write  -> await_approval
 propose_write  -> updater
-await_approval -> tool_executor
+await_approval -> confirm_facts
+await_approval -> await_approval
 await_approval -> updater
 await_approval -> give_up
+confirm_facts  -> tool_executor
+confirm_facts  -> updater
+confirm_facts  -> propose_write
 tool_executor  -> updater
 updater        -> planner
+updater        -> propose_write
 updater        -> synthesizer
 updater        -> give_up
 synthesizer    -> __end__

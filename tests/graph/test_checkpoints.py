@@ -52,6 +52,6 @@ async def test_raw_results_are_in_no_later_checkpoint(company_of_two: CustomerDa
     harness = Harness(company_of_two)
     await harness.ask("user_123 要跟进吗")
     history = [s async for s in harness.graph.aget_state_history(harness.config())]  # type: ignore[arg-type]
-    holding = [snapshot for snapshot in history if "observation" in snapshot.values]
+    holding = [snapshot for snapshot in history if "observations" in snapshot.values]
     assert len(holding) == 3
     assert all(snapshot.next == ("updater",) for snapshot in holding)

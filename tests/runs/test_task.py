@@ -9,6 +9,7 @@ import pytest
 from support import NOW, Endless, Harness, Scripted, finish, replaced, tool
 
 from followup_agent.customers.database import CustomerDatabase
+from followup_agent.tasks.table import TaskTable
 from followup_agent.tools import BUILT_IN
 
 GOAL = "请为 user_123 创建一个跟进任务"
@@ -50,7 +51,7 @@ async def test_the_pause_has_the_form_that_chat_clients_render(
     assert set(request) == {"name", "args", "description"}
     assert "[e1]" in request["description"]
     assert payload["review_configs"] == [
-        {"action_name": "send_followup_task", "allowed_decisions": ["approve", "reject"]}
+        {"action_name": "send_followup_task", "allowed_decisions": ["approve", "edit", "reject"]}
     ]
     assert waiting["approval"]["args"] == request["args"]
     assert waiting["messages"][-1].type == "ai"
@@ -64,7 +65,6 @@ async def test_the_pause_has_the_form_that_chat_clients_render(
         {"decisions": []}, {"decisions": [{"type": "reject", "message": "no"}]},
         {"decisions": [{"type": "approve"}, {"type": "reject"}]},
         {"decisions": [{"type": "approve", "but": "later"}]},
-        {"decisions": [{"type": "edit", "edited_action": {"name": "send_followup_task", "args": SEND}}]},
     ],
 )  # fmt: skip
 async def test_anything_but_a_clear_approval_writes_nothing(
@@ -194,14 +194,17 @@ async def test_the_same_key_writes_once(own_company: CustomerDatabase) -> None:
     send = next(t for t in BUILT_IN if t.name == "send_followup_task")
     context = ToolContext(
         as_of=NOW, timezone=NOW.tzinfo, now=NOW, customers=own_company,  # type: ignore[arg-type]
-        idempotency_key="k", approved_by="user", thread_id="t",
+        tasks=TaskTable(own_company), idempotency_key="k", approved_by="user", thread_id="t",
     )  # fmt: skip
     args = send.parse_args(SEND)
     first = await send.run(args, context)
-    second = await send.run(args, context)
+    again = await send.run(args, context)
+    elsewhere = await send.run(args, dataclasses.replace(context, thread_id="other"))
+    found = await send.find(args, context)  # type: ignore[misc]
+    assert first == again == found
     assert first["created"]
-    assert not second["created"]
-    assert first["task_id"] == second["task_id"]
+    assert not elsewhere["created"]
+    assert first["task_id"] == elsewhere["task_id"]
     assert len(tasks(own_company)) == 1
 
 

@@ -273,7 +273,7 @@ def test_the_timeline_tells_each_step(home: Path) -> None:
     assert [step.step for step in steps] == [1, 2, 3, 4, 5]
     assert steps[0].decision is not None
     assert steps[0].decision["type"] == "ask_user"
-    assert [step.call["call_id"] for step in steps if step.call] == ["c1", "c2", "c3"]
+    assert [call["call_id"] for step in steps for call in step.calls] == ["c1", "c2", "c3"]
     assert "login_count_7d" in steps[1].new_facts
     assert run.status == "completed"
 
@@ -358,7 +358,7 @@ async def test_a_new_goal_after_a_run_that_was_cut_off_is_about_its_own_customer
             async for event in events:
                 if isinstance(event, ToolCalled):
                     break  # the caller leaves in the middle
-        (entry,) = agent._index.list()
+        (entry,) = await agent.athreads()
         assert (entry.status, entry.user_goal) == ("running", "user_123 要跟进吗")
         run = await agent.aask("Does user_456 need follow-up?", thread_id="t")
         assert run.user_goal == "Does user_456 need follow-up?"
@@ -367,7 +367,7 @@ async def test_a_new_goal_after_a_run_that_was_cut_off_is_about_its_own_customer
         assert list(run.facts) == ["user_456"]
         async with aclosing(agent.astream("user_789 要跟进吗", thread_id="t")) as events:
             await anext(events)
-        (entry,) = agent._index.list()
+        (entry,) = await agent.athreads()
         assert (entry.status, entry.user_goal) == ("running", "user_789 要跟进吗")
 
 
@@ -433,13 +433,13 @@ async def test_ten_first_runs_at_once_share_one_context(home: Path) -> None:
 def test_many_openings_of_a_new_home_at_once_all_succeed(home: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from followup_agent.service.index import ThreadIndex
+    from followup_agent.runs.database import RunsDatabase
 
     for number in range(5):
         path = home / f"runs-{number}.db"
         with ThreadPoolExecutor(8) as pool:
-            for index in pool.map(lambda _: ThreadIndex(path), range(8)):  # noqa: B023 - used at once
-                index.close()
+            for database in pool.map(lambda _: RunsDatabase(f"sqlite:///{path}"), range(8)):  # noqa: B023 - used at once
+                database.close()
 
 
 def test_a_key_in_dotenv_counts_as_a_configured_model(

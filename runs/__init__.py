@@ -1,0 +1,1 @@
+"""The runs database: the list of threads, who may write to one, what was done downstream."""

@@ -1,0 +1,53 @@
+"""The list of threads: what ran, what waits. Kept beside the checkpoints, readable without them."""
+
+from datetime import datetime
+
+from pydantic import BaseModel
+from sqlalchemy import Connection, select
+
+from followup_agent.runs.database import RunsDatabase, threads
+
+
+class ThreadEntry(BaseModel):
+    """One line of `followup threads`."""
+
+    thread_id: str
+    user_goal: str
+    status: str
+    stop_reason: str | None
+    updated_at: datetime
+    waiting_for: str | None
+    """'answer', 'approval' or None."""
+
+
+class ThreadIndex:
+    """Reads and writes the list. Blocks: not for the event loop."""
+
+    def __init__(self, database: RunsDatabase) -> None:
+        """In this runs database."""
+        self._database = database
+
+    def record(self, entry: ThreadEntry, connection: Connection) -> None:
+        """Note how a thread stands."""
+        values = entry.model_dump()
+        insert = self._database.insert(threads).values(values)
+        connection.execute(insert.on_conflict_do_update(index_elements=["thread_id"], set_=values))
+
+    def entries(self) -> list[ThreadEntry]:
+        """All threads, the latest first."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                select(threads).order_by(threads.c.updated_at.desc(), threads.c.thread_id)
+            )
+            return [ThreadEntry.model_validate(dict(row._mapping)) for row in rows]
+
+    def finished_before(self, moment: datetime) -> list[str]:
+        """Threads that ended before this time. One that waits, or was cut off, is not among them."""
+        ended = threads.c.status.in_(("completed", "failed")) & (threads.c.updated_at < moment)
+        with self._database.reading() as connection:
+            return list(connection.execute(select(threads.c.thread_id).where(ended)).scalars())
+
+    def forget(self, thread_id: str) -> None:
+        """Take a thread off the list."""
+        with self._database.writing() as connection:
+            connection.execute(threads.delete().where(threads.c.thread_id == thread_id))

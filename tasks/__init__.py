@@ -1,0 +1,1 @@
+"""Where follow-up tasks are kept: our own table, or a task system over HTTP."""

@@ -1,0 +1,1 @@
+"""Servers to test against: real ones, on loopback, small enough to read."""

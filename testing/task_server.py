@@ -1,0 +1,118 @@
+"""A small task system over HTTP: a reference of what `FOLLOWUP_TASKS_URL` expects, and a server
+for tests and demonstrations. It keeps tasks in memory.
+
+    python -m followup_agent.testing.task_server --port 8100      FOLLOWUP_TASKS_URL=http://127.0.0.1:8100/tasks
+
+    POST /tasks          with Idempotency-Key: 201 and the task; 200 when there was one of this key
+    GET  /tasks/{key}    200 and the task, or 404
+    GET  /tasks          200 and all tasks
+"""
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+from typing_extensions import override
+
+
+class TaskServer(ThreadingHTTPServer):
+    """The server. `received` counts POSTs, `tasks` what came of them, by key."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int = 0, *, delay_s: float = 0.0) -> None:
+        """Listen on 127.0.0.1; `delay_s` passes before a task is made."""
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.delay_s = delay_s
+        self.tasks: dict[str, dict[str, Any]] = {}
+        self.received = 0
+        self.lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """Where tasks are POSTed."""
+        return f"http://127.0.0.1:{self.server_address[1]}/tasks"
+
+    def create(self, key: str, task: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """One task for one key."""
+        with self.lock:
+            self.received += 1
+            if key in self.tasks:
+                return 200, self.tasks[key]
+            made = {**task, "task_id": f"T{len(self.tasks) + 1:06d}", "idempotency_key": key}
+            self.tasks[key] = made
+            return 201, made
+
+    @contextmanager
+    def running(self) -> Iterator["TaskServer"]:
+        """Serve in a thread until the block ends."""
+        thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.shutdown()
+            self.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: TaskServer
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        key = self.headers.get("Idempotency-Key")
+        if self.path != "/tasks":
+            self._answer(404, {"error": "POST to /tasks"})
+        elif not key:
+            self._answer(400, {"error": "the header Idempotency-Key is missing"})
+        else:
+            try:
+                task = json.loads(body)
+            except ValueError:
+                self._answer(400, {"error": "the body is not JSON"})
+                return
+            time.sleep(self.server.delay_s)
+            self._answer(*self.server.create(key, task))
+
+    def do_GET(self) -> None:
+        if self.path == "/tasks":
+            self._answer(200, list(self.server.tasks.values()))
+            return
+        task = self.server.tasks.get(unquote(self.path.removeprefix("/tasks/")))
+        self._answer(*((200, task) if task else (404, {"error": "no task of this key"})))
+
+    def _answer(self, status: int, document: Any) -> None:
+        text = json.dumps(document, ensure_ascii=False).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json; charset=utf-8")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    parser = argparse.ArgumentParser(description="A small task system over HTTP, in memory.")
+    parser.add_argument("--port", type=int, default=8100)
+    parser.add_argument("--delay-s", type=float, default=0.0)
+    options = parser.parse_args()
+    server = TaskServer(options.port, delay_s=options.delay_s)
+    sys.stdout.write(f"{server.url}\n")
+    sys.stdout.flush()
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
