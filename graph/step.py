@@ -11,7 +11,7 @@ import threading
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, Protocol, get_args, get_type_hints
 
 from langgraph.errors import GraphBubbleUp, NodeError
@@ -64,6 +64,7 @@ class ContextSource:
         return self.ready
 
 
+@cache  # once a process, however many graphs are built
 def checker(name: str, update_type: Any) -> Callable[[Mapping[str, Any]], None]:
     """A function that raises InvalidUpdate for what is not an `update_type`."""
     strict = with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))

@@ -324,7 +324,7 @@ class FollowupAgent:
         async with self._lease(thread_id) as leg:
             snapshot = await self._snapshot(thread_id)
             run = Run.from_state(thread_id, snapshot.values)
-            if not snapshot.next:
+            if not snapshot.tasks:
                 raise NotWaiting(f"thread {thread_id} waits for nothing")
             if snapshot.interrupts:
                 command: Command[Any] = Command(resume={snapshot.interrupts[0].id: CANCEL})
@@ -718,7 +718,7 @@ class FollowupAgent:
         """
         with _unreadable(thread_id):
             snapshot = await self._graph.aget_state(self._config(check_thread_id(thread_id)))
-        if not snapshot.values.get("run_id") and (begun or not snapshot.next):
+        if not snapshot.values.get("run_id") and (begun or not snapshot.tasks):
             raise UnknownThread(f"there is no thread {thread_id}; `followup threads` lists them")
         check_version(snapshot.values)
         return snapshot
@@ -825,8 +825,12 @@ def _unreadable(thread_id: str) -> Iterator[None]:
 
 
 def _cut_off(snapshot: StateSnapshot) -> bool:
-    """Whether there is a next step, and no pause before it."""
-    return bool(snapshot.next) and not snapshot.interrupts
+    """Whether something is left to do, and no pause before it.
+
+    `snapshot.next` leaves out a node whose result is stored while its checkpoint is not: a process
+    killed in between has a next step all the same.
+    """
+    return bool(snapshot.tasks) and not snapshot.interrupts
 
 
 def _require(run: Run, wanted: str, given_id: str | None, pending: Iterable[Any]) -> None:

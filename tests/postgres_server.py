@@ -10,7 +10,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import psycopg
 import pytest
+from psycopg import sql
 
 
 def binaries() -> Path | None:
@@ -56,7 +58,7 @@ class PostgresServer:
         """Start, and wait until it answers."""
         options = (
             f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' "
-            "-c max_connections=200"
+            "-c max_connections=200 -c shared_buffers=64MB"
         )
         self._run("pg_ctl", "-D", "data", "-w", "-l", "server.log", "-o", options, "start")
 
@@ -69,6 +71,18 @@ class PostgresServer:
         name = f"db{time.monotonic_ns()}"
         self._run("createdb", "-h", "127.0.0.1", "-p", str(self.port), "-U", "followup", name)
         return f"postgresql+psycopg://followup@127.0.0.1:{self.port}/{name}"
+
+    def copy(self, url: str) -> str:
+        """The URL of a copy of a database that nobody is connected to."""
+        name, of = f"db{time.monotonic_ns()}", url.rsplit("/", 1)[1]
+        with psycopg.connect(
+            f"host=127.0.0.1 port={self.port} user=followup dbname=postgres", autocommit=True
+        ) as connection:
+            names = (sql.Identifier(name), sql.Identifier(of))
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY").format(*names)
+            )
+        return url.replace(of, name)
 
     def remove(self) -> None:
         """Stop and delete everything."""

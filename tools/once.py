@@ -25,17 +25,18 @@ async def run_once(
     """Return the outcome of this action, carried out now or before; never a second effect."""
     standing = await ledger.begin(intent)
     context = replace(context, idempotency_key=intent.identity.key, mine=standing.mine)
+    attempts = 1 if standing.mine else 0  # made by this run before it was cut off, or by another
     if standing.state == "done":
         there = await tools.find(call, context)
         outcome: Outcome = there if isinstance(there, Found) else Found(standing.result or {})
-        return ToolRun(outcome, 0, 0)
+        return ToolRun(outcome, attempts, 0)
     if standing.state == "open":
         there = await tools.find(call, context)
         if isinstance(there, Found):
             await ledger.receipt(intent, there.result, found=True)
-            return ToolRun(there, 0, 0)
+            return ToolRun(there, attempts, 0)
         if isinstance(there, Failed):
-            return ToolRun(_unknown(standing.thread_id, there.message), 0, 0)
+            return ToolRun(_unknown(standing.thread_id, there.message), attempts, 0)
         await ledger.adopt(intent)
         context = replace(context, mine=True)
     run = await tools.run(call, context)
