@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from followup_agent.answers.words import WORDS, say
-from followup_agent.judgement.judge import SOURCES, coverage_of, judge, number
+from followup_agent.judgement.judge import SOURCES, coverage_of, current_evidence, judge, number
 from followup_agent.judgement.policy import Policy
 from followup_agent.state import (
     AgentState,
@@ -47,6 +47,7 @@ def conclude(state: AgentState, policy: Policy, stop_reason: StopReason) -> Conc
     `completed` only when the goal is answered; a run that gave up is `failed` and never says that
     no follow-up is needed.
     """
+    state = {**state, "evidence": current_evidence(state["evidence"], state["tool_history"])}
     verdict = _verdict(state, policy)
     gave_up = stop_reason not in ("finish", "max_steps")
     if stop_reason == "finish" and not state["tool_history"]:

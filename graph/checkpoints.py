@@ -78,12 +78,23 @@ class FencedSqliteSaver(AsyncSqliteSaver):
     @override
     async def aput(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
         with _LeaseLostFrom(config, sqlite3.IntegrityError):
-            return await asyncio.shield(asyncio.ensure_future(super().aput(config, *args)))
+            storing = self._or_roll_back(super().aput(config, *args))
+            return await asyncio.shield(asyncio.ensure_future(storing))
 
     @override
     async def aput_writes(self, config: RunnableConfig, *args: Any, **more: Any) -> None:
         with _LeaseLostFrom(config, sqlite3.IntegrityError):
-            await self._events.after(_thread(config), super().aput_writes(config, *args, **more))
+            storing = self._or_roll_back(super().aput_writes(config, *args, **more))
+            await self._events.after(_thread(config), storing)
+
+    async def _or_roll_back(self, storing: Awaitable[T]) -> T:
+        """A refused write must not leave its transaction open: it would lock out all others."""
+        try:
+            return await storing
+        except BaseException:
+            async with self.lock:
+                await self.conn.rollback()
+            raise
 
 
 class _LeaseLostFrom:

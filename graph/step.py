@@ -20,7 +20,12 @@ from langgraph.types import Command
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from followup_agent.graph.context import AgentContext, ContextFactory, HeldLog, RunOptions
-from followup_agent.service.errors import FollowupError, IncompatibleThread
+from followup_agent.service.errors import (
+    FollowupError,
+    IncompatibleThread,
+    StorageError,
+    ThreadError,
+)
 from followup_agent.state import GRAPH_VERSION, AgentState
 from followup_agent.tools.definition import explain
 
@@ -40,6 +45,20 @@ Router = Callable[[AgentState], str]
 
 class InvalidUpdate(TypeError):
     """A node returned what the state does not declare; names the node and the key."""
+
+
+class LeftAsItIs(GraphBubbleUp):
+    """Ends this stretch of the run for the caller's sake, not the run.
+
+    LangGraph stores nothing of the node and does not call its error handler, so that the thread
+    can go on with this very node. (An error that goes out through a handler leaves a thread with
+    nothing left to do.)
+    """
+
+    def __init__(self, error: FollowupError) -> None:
+        """`error` is what the caller is to see."""
+        super().__init__(str(error))
+        self.error = error
 
 
 class ContextSource:
@@ -99,13 +118,15 @@ def step(
         state: AgentState, runtime: Runtime[RunOptions]
     ) -> Mapping[str, Any] | Command[Any]:
         context = source.ready or await source.get()
-        check_version(state)
         context.log.bind(log_fields(state))
         held = HeldLog(context.log)
         options = context.options if runtime.context is None else runtime.context
         try:
+            check_version(state)
             update = await node(state, replace(context, options=options, log=held))
             check(update)
+        except (StorageError, ThreadError) as error:
+            raise LeftAsItIs(error) from error
         finally:
             _tell(context, held, str(state.get("session_id") or ""))
         if router is None:
@@ -169,8 +190,8 @@ def on_error(source: ContextSource) -> Callable[..., Awaitable[Command[Any]]]:
     """
 
     async def to_give_up(state: AgentState, error: NodeError) -> Command[Any]:
-        if error.node in ("intake", "give_up") or isinstance(error.error, FollowupError):
-            raise error.error  # the caller's to deal with: the thread stays as it was stored
+        if error.node in ("intake", "give_up"):
+            raise error.error
         context = await source.get()
         error_id = uuid.uuid4().hex[:8]
         context.log.bind(log_fields(state))

@@ -6,6 +6,7 @@ most, and the verdict is given only where both ends agree. Learning more can set
 losing a source can unsettle it; neither can turn a yes into a no.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -41,6 +42,19 @@ def coverage_of(history: Sequence[ToolCallRecord], subject: str) -> dict[str, Co
     return coverage
 
 
+def current_evidence(
+    evidence: Sequence[Evidence], history: Sequence[ToolCallRecord]
+) -> list[Evidence]:
+    """The evidence that holds now: without that of a call which was made again later."""
+    latest = {
+        (call["tool_name"], json.dumps(call["args"], sort_keys=True)): call["call_id"]
+        for call in history
+        if call["success"]
+    }
+    holding = set(latest.values())
+    return [item for item in evidence if item["call_id"] in holding]
+
+
 def judge(
     subject: str,
     facts: Mapping[str, Fact],
@@ -58,7 +72,11 @@ def judge(
     needs_followup = True if least >= line else False if most < line else None
     priority = "undetermined" if needs_followup is None else _priority(least, policy)
     calls = {call["call_id"] for call in history if call["args"].get("user_id") == subject}
-    cited = [item for item in evidence if item["source"] in SOURCES and item["call_id"] in calls]
+    cited = [
+        item
+        for item in current_evidence(evidence, history)
+        if item["source"] in SOURCES and item["call_id"] in calls
+    ]
     return Verdict(
         subject=subject,
         needs_followup=needs_followup,

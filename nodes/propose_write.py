@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from followup_agent.answers.words import say
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.gate import admit, digest
+from followup_agent.judgement.judge import current_evidence
 from followup_agent.state import (
     AgentState,
     Approval,
@@ -50,13 +51,14 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
             stop_reason=None,
             messages=[],
         )
+    grounds = current_evidence(state["evidence"], state["tool_history"])
     count = state["counters"]["approvals"] + 1
     approval = Approval(
         id=f"a{count}",
         tool_name=call.tool.name,
         args=call.canonical,
         reason=decision["reason"],
-        evidence_ids=[item["id"] for item in state["evidence"]],
+        evidence_ids=[item["id"] for item in grounds],
         digest=digest(call.tool.name, call.canonical, state["evidence"], context.policy.version),
         expires_at=(context.clock() + context.approval_lifetime).isoformat(),
         approver=context.approver,

@@ -33,6 +33,7 @@ from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
 from sqlalchemy.exc import SQLAlchemyError
 
 from followup_agent.answers.conclude import conclude
@@ -45,7 +46,7 @@ from followup_agent.graph.context import AgentContext, RunOptions, utc_now
 from followup_agent.graph.gate import admit_edit
 from followup_agent.graph.replies import CANCEL
 from followup_agent.graph.routing import recursion_limit
-from followup_agent.graph.step import check_version
+from followup_agent.graph.step import LeftAsItIs, check_version
 from followup_agent.planners import Planner
 from followup_agent.runs.database import RunsDatabase, runs_url, short
 from followup_agent.runs.index import ThreadEntry, ThreadIndex
@@ -79,6 +80,7 @@ from followup_agent.state import AgentInput, StopReason
 from followup_agent.tools.definition import ToolDefinition
 
 T = TypeVar("T")
+CLOSING = "the agent is being closed: ask again elsewhere, or later"
 
 
 class FollowupAgent:
@@ -405,12 +407,11 @@ class FollowupAgent:
         """One thread as plain JSON: its last run, the timeline, and what was done downstream."""
         run, steps = await self.aget(thread_id), await self.atimeline(thread_id)
         ledger = self._context.ledger
-        rows = await self._runs.call(lambda: ledger.of_thread(thread_id))
-        return {
-            **run.model_dump(mode="json"),
-            "timeline": [step.model_dump(mode="json") for step in steps],
-            "effects": rows,
-        }
+        effects = await self._runs.call(lambda: ledger.of_thread(thread_id))
+        timeline = [step.model_dump(mode="json") for step in steps]
+        whole = {**run.model_dump(mode="json"), "timeline": timeline, "effects": effects}
+        plain: dict[str, Any] = to_jsonable_python(whole)
+        return plain
 
     async def aprune(self, older_than: timedelta) -> list[str]:
         """Forget threads that ended so long ago; the ids of those forgotten.
@@ -560,7 +561,7 @@ class FollowupAgent:
         """
         check_thread_id(thread_id)
         if self._draining:
-            raise ShuttingDown("the agent is being closed: ask again elsewhere, or later")
+            raise ShuttingDown(CLOSING)
         self._writers += 1
         self._idle.clear()
         leg = _Leg(thread_id)
@@ -672,8 +673,12 @@ class FollowupAgent:
             leg.run = Run.from_state(thread_id, state)
         except GraphRecursionError:
             leg.run = await self._end(thread_id, "recursion_limit")
-        except GraphDrained:
+        except GraphDrained as drained:
+            if not (await self._snapshot(thread_id, begun=False)).values.get("run_id"):
+                raise ShuttingDown(CLOSING) from drained  # nothing was looked at yet
             leg.run = await self.aget(thread_id)
+        except LeftAsItIs as left:
+            raise left.error from left
         finally:
             self._controls.discard(control)
 

@@ -2,13 +2,18 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
-import pytest
-from postgres_server import PostgresServer
-
+# Read when the libraries are imported, by what is imported next.
 os.environ["LANGSMITH_TRACING"] = "false"
 os.environ["LANGSMITH_TEST_TRACKING"] = "false"
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
+
+import pytest
+from postgres_server import PostgresServer
+from support import fill
+
+from followup_agent.customers.database import CustomerDatabase
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +33,11 @@ def postgres() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.remove()
+
+
+@pytest.fixture
+def own_company(tmp_path: Path) -> Iterator[CustomerDatabase]:
+    """The known customers, to be written to."""
+    database = fill(tmp_path / "customers.db")
+    yield database
+    database.close()

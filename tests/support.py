@@ -44,6 +44,17 @@ def fill(path: Path, customers: int = 3) -> CustomerDatabase:
     return database
 
 
+TASK_GOAL = "请为 user_123 创建一个跟进任务"
+APPROVE = {"decisions": [{"type": "approve"}]}
+SEND = {"user_id": "user_123", "reason": "urgent ticket", "priority": "high", "due_in_days": 1}
+
+
+def tasks(database: CustomerDatabase) -> list[Any]:
+    """The follow-up tasks that were written."""
+    with database.engine.connect() as connection:
+        return list(connection.exec_driver_sql("SELECT * FROM followup_tasks").mappings())
+
+
 def tool(reason: str = "r", /, tool_name: str = "get_open_tickets", **args: Any) -> dict[str, Any]:
     """A tool decision."""
     return {

@@ -1,7 +1,6 @@
-"""One company for all whole runs: read by most, written by none but the task tests' own copies."""
+"""One company for all whole runs: read by most, written by none but the tests with `own_company`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from support import fill
@@ -13,13 +12,5 @@ from followup_agent.customers.database import CustomerDatabase
 def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CustomerDatabase]:
     """The three known customers, as of the tests' clock."""
     database = fill(tmp_path_factory.mktemp("company") / "customers.db")
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def own_company(tmp_path: Path) -> Iterator[CustomerDatabase]:
-    """The same, to be written to."""
-    database = fill(tmp_path / "customers.db")
     yield database
     database.close()

@@ -6,21 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support import NOW, Endless, Harness, Scripted, finish, replaced, tool
+from support import APPROVE, NOW, SEND, Endless, Harness, Scripted, finish, replaced, tasks, tool
+from support import TASK_GOAL as GOAL
 
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.tasks.table import TaskTable
 from followup_agent.tools import BUILT_IN
-
-GOAL = "请为 user_123 创建一个跟进任务"
-APPROVE = {"decisions": [{"type": "approve"}]}
-SEND = {"user_id": "user_123", "reason": "urgent ticket", "priority": "high", "due_in_days": 1}
-
-
-def tasks(database: CustomerDatabase) -> list[Any]:
-    """The rows that were written."""
-    with database.engine.connect() as connection:
-        return list(connection.exec_driver_sql("SELECT * FROM followup_tasks").mappings())
 
 
 async def test_a_task_is_created_only_after_the_approval_and_as_shown(
