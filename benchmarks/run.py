@@ -23,6 +23,7 @@ os.environ["LANGSMITH_TRACING"] = "false"
 
 import subjects
 
+from followup_agent import FollowupAgent
 from followup_agent.graph.checkpoints import open_sqlite_saver, strict_serializer
 
 ROUNDS = 11
@@ -123,6 +124,41 @@ async def orchestration(folder: Path) -> None:
     log.close()
 
 
+def sample(home: Path) -> None:
+    """A made-up company."""
+    followup = str(Path(sys.executable).with_name("followup"))
+    arguments = [followup, "data", "sample", "--home", str(home)]
+    subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL)
+
+
+async def lease_and_ledger(folder: Path) -> None:
+    """What one writer per thread costs a judgement that writes nothing: the whole agent, its SQLite
+    tools and its event log included, with and without lease, fence and held events."""
+    home = folder / "agent"
+    async with (
+        FollowupAgent.aopen(home=home, planner="rules") as leased,
+        subjects.unleased(home) as plain,
+    ):
+        walls: dict[str, list[float]] = {"leased": [], "plain": []}
+
+        def timed(name: str, agent: FollowupAgent) -> Callable[[str], Awaitable[Any]]:
+            async def judge(thread: str) -> Any:
+                started = time.perf_counter()
+                run = await agent.aask("Does user_123 need priority follow-up?", thread_id=thread)
+                walls[name].append(time.perf_counter() - started)
+                assert run.status == "completed"
+
+            return judge
+
+        spent = await compare(
+            {"plain": timed("plain", plain), "leased": timed("leased", leased)}, runs=20
+        )
+    print("\nLease, fence and ledger, per read-only judgement of the whole agent on SQLite")
+    report("CPU: the agent as it is : without them", ratios(spent, "leased", "plain"), 1.10)
+    medians = [statistics.median(walls[name]) for name in ("leased", "plain")]
+    report("wall: the same, medians of all judgements", [medians[0] / medians[1]])
+
+
 async def stored_bytes(folder: Path) -> None:
     """Bytes in the checkpoint tables of one run, by its number of steps."""
     print("\nStored bytes of one run, by steps (exact count of checkpoint and write values)")
@@ -192,6 +228,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         asyncio.run(orchestration(folder))
+        sample(folder / "agent")
+        asyncio.run(lease_and_ledger(folder))
         asyncio.run(stored_bytes(folder))
         start_up(folder)
     print("\n" + json.dumps({"limits_missed": failures}))

@@ -4,10 +4,12 @@ Planner and tools take no time, so that what is measured is what the machine its
 """
 
 import copy
+import dataclasses
 import json
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,13 +19,18 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from pydantic import Field, TypeAdapter
 
+from followup_agent import FollowupAgent
 from followup_agent.goals.ids import IdPattern
 from followup_agent.goals.limits import MAX_STEPS_CEILING
 from followup_agent.graph.build import PICTURE, build_graph
+from followup_agent.graph.checkpoints import open_sqlite_saver
 from followup_agent.graph.context import AgentContext, RunOptions
 from followup_agent.graph.routing import after_start
 from followup_agent.graph.step import destinations
 from followup_agent.judgement.policy import load_policy
+from followup_agent.runs.database import RunsDatabase
+from followup_agent.runs.ledger import SqlLedger
+from followup_agent.service.agent import _Leg
 from followup_agent.service.logs import JsonLog
 from followup_agent.state import AgentInput, AgentState, Decision
 from followup_agent.tools.definition import ToolArgs, ToolDefinition, ToolResult
@@ -109,6 +116,7 @@ def ours(log_path: Path, calls: int = 3) -> tuple[Any, JsonLog]:
         policy=load_policy(),
         ids=IdPattern(),
         log=log,
+        ledger=SqlLedger(RunsDatabase(f"sqlite:///{log_path.with_suffix('.db')}")),
         options=RunOptions(max_steps=min(calls + 1, MAX_STEPS_CEILING)),
     )
     return lambda checkpointer=None: build_graph(context, checkpointer=checkpointer), log
@@ -323,3 +331,35 @@ def langchain_agent(checkpointer: Any = None) -> Any:
         return tool(run)
 
     return create_agent(Model(), [make(name) for name in NAMES], checkpointer=checkpointer)
+
+
+class Unleased(FollowupAgent):
+    """The agent without leases: the same list of threads, the same calls."""
+
+    @asynccontextmanager
+    async def _lease(self, thread_id: str) -> AsyncIterator[Any]:
+        leg = _Leg(thread_id)
+        yield leg
+        if leg.run is not None:
+            await self._record(leg.run)
+
+    async def _record(self, run: Any) -> None:
+        def record() -> None:
+            with self._runs.writing() as connection:
+                self._index.record(self._entry(run), connection)
+
+        await self._runs.call(record)
+
+
+@asynccontextmanager
+async def unleased(home: Path) -> AsyncIterator[FollowupAgent]:
+    """An agent on a runs database of its own, with LangGraph's saver as it comes."""
+    database = home / "unleased.db"
+    async with (
+        FollowupAgent.aopen(home=home, runs_url=f"sqlite:///{database}", planner="rules") as agent,
+        open_sqlite_saver(database) as saver,
+    ):
+        context = dataclasses.replace(agent._context, outbox=None)
+        yield Unleased(
+            context, build_graph(context, checkpointer=saver), agent._runs, agent._leases
+        )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import aiosqlite
+from anyio import CancelScope
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
@@ -55,16 +56,11 @@ class HeldEvents:
         self._held.setdefault(thread_id, []).extend(events)
 
     async def after(self, thread_id: str, storing: Awaitable[T]) -> T:
-        """Store a node's result and write its events. Goes on to its end when the task is cancelled:
-        half a transaction would lock the database for all others."""
+        """Store a node's result, then write its events."""
         events = self._held.pop(thread_id, ())
-
-        async def store() -> T:
-            stored = await storing
-            self._write(events)
-            return stored
-
-        return await asyncio.shield(asyncio.ensure_future(store()))
+        stored = await storing
+        self._write(events)
+        return stored
 
 
 class FencedSqliteSaver(AsyncSqliteSaver):
@@ -77,38 +73,25 @@ class FencedSqliteSaver(AsyncSqliteSaver):
 
     @override
     async def aput(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
-        with _LeaseLostFrom(config, sqlite3.IntegrityError):
-            storing = self._or_roll_back(super().aput(config, *args))
-            return await asyncio.shield(asyncio.ensure_future(storing))
+        return await self._whole(config, super().aput(config, *args))
 
     @override
     async def aput_writes(self, config: RunnableConfig, *args: Any, **more: Any) -> None:
-        with _LeaseLostFrom(config, sqlite3.IntegrityError):
-            storing = self._or_roll_back(super().aput_writes(config, *args, **more))
-            await self._events.after(_thread(config), storing)
+        storing = self._whole(config, super().aput_writes(config, *args, **more))
+        await self._events.after(_thread(config), storing)
 
-    async def _or_roll_back(self, storing: Awaitable[T]) -> T:
-        """A refused write must not leave its transaction open: it would lock out all others."""
+    async def _whole(self, config: RunnableConfig, storing: Awaitable[T]) -> T:
+        """All of it or nothing: a write that is refused, or whose caller has gone, must not leave
+        its transaction open, which would lock out everybody else."""
         try:
             return await storing
-        except BaseException:
-            async with self.lock:
-                await self.conn.rollback()
+        except BaseException as error:
+            with CancelScope(shield=True):
+                async with self.lock:
+                    await self.conn.rollback()
+            if isinstance(error, sqlite3.IntegrityError) and LOST in str(error):
+                raise LeaseLost(lost(_thread(config))) from error
             raise
-
-
-class _LeaseLostFrom:
-    """Raise LeaseLost in the place of the database's own word for it."""
-
-    def __init__(self, config: RunnableConfig, error_type: type[Exception]) -> None:
-        self._thread_id, self._error_type = _thread(config), error_type
-
-    def __enter__(self) -> None:
-        """Nothing."""
-
-    def __exit__(self, _: Any, error: BaseException | None, __: Any) -> None:
-        if isinstance(error, self._error_type) and LOST in str(error):
-            raise LeaseLost(lost(self._thread_id)) from error
 
 
 def _thread(config: RunnableConfig) -> str:
@@ -189,16 +172,22 @@ async def _open_postgres(
 
         @override
         async def aput(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
-            with _LeaseLostFrom(config, RaiseException):
-                return await asyncio.shield(
-                    _for_thread(_thread(config), super().aput(config, *args))
-                )
+            return await self._fenced(config, super().aput(config, *args))
 
         @override
         async def aput_writes(self, config: RunnableConfig, *args: Any, **more: Any) -> None:
-            storing = _for_thread(_thread(config), super().aput_writes(config, *args, **more))
-            with _LeaseLostFrom(config, RaiseException):
-                await events.after(_thread(config), storing)
+            storing = self._fenced(config, super().aput_writes(config, *args, **more))
+            await events.after(_thread(config), storing)
+
+        async def _fenced(self, config: RunnableConfig, storing: Awaitable[T]) -> T:
+            """Let `_cursor` know for which thread it is."""
+            token = _WRITING_TO.set(_thread(config))
+            try:
+                return await storing
+            except RaiseException as error:
+                raise LeaseLost(lost(_thread(config))) from error
+            finally:
+                _WRITING_TO.reset(token)
 
         @asynccontextmanager
         async def _cursor(self, *, pipeline: bool = False) -> "AsyncIterator[AsyncCursor[DictRow]]":
@@ -225,16 +214,6 @@ async def _open_postgres(
         saver = FencedPostgresSaver(pool, serde=strict_serializer())
         await _set_up(saver, database)
         yield saver
-
-
-def _for_thread(thread_id: str, storing: Awaitable[T]) -> "asyncio.Task[T]":
-    """Store in a task in which `_cursor` knows for which thread."""
-
-    async def store() -> T:
-        _WRITING_TO.set(thread_id)
-        return await storing
-
-    return asyncio.ensure_future(store())
 
 
 async def _set_up(saver: Any, database: RunsDatabase) -> None:

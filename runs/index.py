@@ -1,9 +1,10 @@
 """The list of threads: what ran, what waits. Kept beside the checkpoints, readable without them."""
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import BaseModel
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from followup_agent.runs.database import RunsDatabase, threads
 
@@ -26,12 +27,18 @@ class ThreadIndex:
     def __init__(self, database: RunsDatabase) -> None:
         """In this runs database."""
         self._database = database
+        self._recording = self._statement()
 
     def record(self, entry: ThreadEntry, connection: Connection) -> None:
         """Note how a thread stands."""
-        values = entry.model_dump()
-        insert = self._database.insert(threads).values(values)
-        connection.execute(insert.on_conflict_do_update(index_elements=["thread_id"], set_=values))
+        connection.execute(self._recording, entry.model_dump())
+
+    def _statement(self) -> Any:
+        """Insert the entry, or write over the one there is."""
+        insert = self._database.insert(threads)
+        insert = insert.values({column.name: bindparam(column.name) for column in threads.c})
+        new = {column.name: insert.excluded[column.name] for column in threads.c}
+        return insert.on_conflict_do_update(index_elements=["thread_id"], set_=new)
 
     def entries(self) -> list[ThreadEntry]:
         """All threads, the latest first."""

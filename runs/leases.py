@@ -15,10 +15,10 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from filelock import FileLock, Timeout
-from sqlalchemy import ColumnElement, Connection, func, literal, or_, select, text
+from sqlalchemy import Connection, bindparam, or_, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from followup_agent.runs.database import RunsDatabase, leases
@@ -26,6 +26,7 @@ from followup_agent.service.errors import LeaseLost, ThreadBusy
 
 LEASE_S = 30.0
 """A lease that was not renewed for so long is anybody's. Renewed three times as often."""
+_POSTGRES_CLOCK = text("SELECT extract(epoch FROM clock_timestamp())")
 
 
 class Liveness(Protocol):
@@ -57,6 +58,7 @@ class Leases:
         self._database = database
         self._clock = clock
         self._held: dict[str, int] = {}
+        self._taking = self._statement()
         self._alive: Liveness = (
             AdvisoryLocks(database, self.holder)
             if database.is_postgres
@@ -75,21 +77,15 @@ class Leases:
 
     def _take(self, connection: Connection, thread_id: str, dead: str | None) -> str | None:
         """None when taken, else who holds it."""
-        fence, now = secrets.randbits(62), self._now()
+        fence, now = secrets.randbits(62), self._now(connection)
         values = {
             "thread_id": thread_id,
             "holder": self.holder,
             "fence": fence,
             "expires_at": now + self.lease_s,
         }
-        insert = self._database.insert(leases).values(values)
-        free = or_(leases.c.expires_at < now, leases.c.holder == literal(dead))
-        taken = connection.execute(
-            insert.on_conflict_do_update(
-                index_elements=["thread_id"], set_=values, where=free
-            ).returning(leases.c.fence)
-        ).scalar()
-        if taken == fence:
+        taken = connection.execute(self._taking, {**values, "now": now, "dead": dead or ""})
+        if taken.scalar() == fence:
             self._held[thread_id] = fence
             return None
         holder = connection.execute(
@@ -97,12 +93,22 @@ class Leases:
         ).scalar()
         return holder or self.holder  # given back in this moment: busy all the same
 
-    def release(self, thread_id: str, connection: Connection) -> None:
-        """Give the lease back, if it is still ours."""
+    def _statement(self) -> Any:
+        """Insert the lease, or take over one that has run out or whose holder is dead."""
+        insert = self._database.insert(leases)
+        insert = insert.values({column.name: bindparam(column.name) for column in leases.c})
+        free = or_(leases.c.expires_at < bindparam("now"), leases.c.holder == bindparam("dead"))
+        return insert.on_conflict_do_update(
+            index_elements=["thread_id"],
+            set_={name: insert.excluded[name] for name in ("holder", "fence", "expires_at")},
+            where=free,
+        ).returning(leases.c.fence)
+
+    def release(self, thread_id: str, connection: Connection) -> bool:
+        """Give the lease back; whether it was still ours."""
         fence = self._held.pop(thread_id, None)
-        connection.execute(
-            leases.delete().where(leases.c.thread_id == thread_id, leases.c.fence == fence)
-        )
+        ours = leases.delete().where(leases.c.thread_id == thread_id, leases.c.fence == fence)
+        return connection.execute(ours).rowcount == 1
 
     def fence_of(self, thread_id: str) -> int | None:
         """The fence under which this agent writes to the thread, as far as it knows."""
@@ -124,7 +130,7 @@ class Leases:
             connection.execute(
                 leases.update()
                 .where(leases.c.holder == self.holder)
-                .values(expires_at=self._now() + self.lease_s)
+                .values(expires_at=self._now(connection) + self.lease_s)
             )
 
     def held(self) -> set[str]:
@@ -132,16 +138,16 @@ class Leases:
         with self._database.reading() as connection:
             rows = connection.execute(
                 select(leases.c.thread_id, leases.c.holder).where(
-                    leases.c.expires_at >= self._now()
+                    leases.c.expires_at >= self._now(connection)
                 )
             ).all()
         dead = {holder for _, holder in rows if self._alive.is_dead(holder)}
         return {thread_id for thread_id, holder in rows if holder not in dead}
 
-    def _now(self) -> ColumnElement[float] | float:
+    def _now(self, connection: Connection) -> float:
         """The database's clock where machines may differ, ours where there is one machine."""
         if self._database.is_postgres:
-            return func.extract("epoch", func.clock_timestamp()).cast(leases.c.expires_at.type)
+            return float(connection.execute(_POSTGRES_CLOCK).scalar_one())
         return self._clock()
 
     def close(self) -> None:

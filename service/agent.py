@@ -335,6 +335,11 @@ class FollowupAgent:
                     async for event in events:
                         yield event
             else:
+                await self._apply_stored_result(snapshot)
+                snapshot = await self._snapshot(thread_id)
+                leg.run = Run.from_state(thread_id, snapshot.values)
+                if not snapshot.tasks:
+                    raise NotWaiting(f"thread {thread_id} waits for nothing: it has ended")
                 leg.run = await self._end(thread_id, "cancelled")
         yield RunStopped(leg.stopped)
 
@@ -590,16 +595,8 @@ class FollowupAgent:
 
     def _release(self, thread_id: str, run: Run | None) -> None:
         with self._runs.writing() as connection:
-            if run is not None and self._still_ours(thread_id, connection):
+            if self._leases.release(thread_id, connection) and run is not None:
                 self._index.record(self._entry(run), connection)
-            self._leases.release(thread_id, connection)
-
-    def _still_ours(self, thread_id: str, connection: Any) -> bool:
-        try:
-            self._leases.check(thread_id, connection)
-        except ThreadBusy:
-            return False
-        return True
 
     async def _renew_leases(self) -> None:
         while True:
@@ -715,6 +712,16 @@ class FollowupAgent:
         }
         await self._graph.aupdate_state(config, update, as_node="give_up")
         return Run.from_state(thread_id, (await self._graph.aget_state(config)).values)
+
+    async def _apply_stored_result(self, snapshot: StateSnapshot) -> None:
+        """Bring a thread whose last node's result is stored, but no checkpoint with it, up to date.
+
+        LangGraph applies such results when a run goes on, not when a state is updated: so it goes
+        on, and stops before the next node.
+        """
+        if snapshot.tasks and not snapshot.next:
+            config = self._config(snapshot.config["configurable"]["thread_id"])
+            await self._graph.ainvoke(None, config, interrupt_before="*", durability="sync")
 
     async def _snapshot(self, thread_id: str, *, begun: bool = True) -> StateSnapshot:
         """The thread as it is stored; UnknownThread, IncompatibleThread, StorageError.
