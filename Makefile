@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 DEMO_HOME := build/demo
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export LANGSMITH_TRACING := false
 export LANGSMITH_TEST_TRACKING := false
 
-.PHONY: demo test unit slow fmt lint type bench clean
+.PHONY: demo test unit slow crash postgres fmt lint type bench clean
 
 demo: $(VENV)/base
 	@rm -rf $(DEMO_HOME)
@@ -17,13 +18,23 @@ demo: $(VENV)/base
 	@echo
 	@$(BIN)/followup ask 'Does user_456 need priority follow-up?' --planner rules --home $(DEMO_HOME)
 
-test: lint type unit slow
+test: lint type unit slow crash
 
 unit: $(VENV)/dev
-	$(BIN)/pytest -q -m "not slow"
+	$(BIN)/pytest -q -n auto -m "not slow"
 
-slow: $(VENV)/dev
-	$(BIN)/pytest -q -m slow
+slow: $(VENV)/dev postgres
+	$(BIN)/pytest -q -n auto --dist loadfile -m "slow and not crash"
+
+crash: $(VENV)/dev postgres
+	$(BIN)/pytest -q -n auto -m crash
+
+# The tests start servers of their own; they need Debian's programs, not a running server.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || \
+	{ echo "installing PostgreSQL from Debian's packages"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends postgresql > /dev/null; }
 
 fmt: $(VENV)/dev
 	$(BIN)/ruff format .

@@ -15,6 +15,7 @@ from followup_agent.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 WAITS = ("要不要跟进' --thread", "Create a follow-up task")
 
 
@@ -136,3 +137,11 @@ def test_every_file_named_as_code_in_the_pages_exists() -> None:
             r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|toml|md))`", path.read_text(encoding="utf-8")
         ):
             assert (ROOT / name).exists(), (path, name)
+
+
+def test_each_guarantee_is_beside_tests_that_exist() -> None:
+    rows = [line for line in GUARANTEES.splitlines() if line.startswith("| ") and "tests/" in line]
+    assert len(rows) > 12
+    for path, name in re.findall(r"`(tests/[a-z_/]+\.py)(?:::([a-z_0-9]+))?`", GUARANTEES):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert not name or re.search(rf"def {name}\b", text), (path, name)
