@@ -198,6 +198,8 @@ class Approved(TypedDict):
     digest: str
     """Of what was shown: a call with another digest does not run."""
     by: str
+    changed: list[str]
+    """How the facts it rests on have changed since it was asked for: it is void and asked anew."""
 
 
 @with_config(PLAIN)
@@ -339,8 +341,6 @@ class AgentState(TypedDict):
     """Set while a write waits for a person."""
     approved: Approved | None
     """Used up by running the write."""
-    changed: list[str]
-    """How the facts have changed since an approval was asked for: it is void and asked anew."""
 
     verdict: Verdict | None
     final_answer: str | None

@@ -48,8 +48,8 @@ class EventLog(Protocol):
     def emit(self, event_name: str, /, **fields: Any) -> None:
         """Write one event with the fields bound to this run."""
 
-    def event(self, event_name: str, /, **fields: Any) -> Event:
-        """The same event, now, to be written later."""
+    def hold(self) -> Sequence[Event]:
+        """From now on keep what this task emits in this list, for `write`."""
 
     def write(self, events: Iterable[Event]) -> None:
         """Write events."""
@@ -67,20 +67,6 @@ class Outbox(Protocol):
 
     def hold(self, thread_id: str, events: Sequence[Event]) -> None:
         """Keep the events of a node that has just ended."""
-
-
-class HeldLog:
-    """The log as one node sees it: what it emits is kept until the node has ended."""
-
-    def __init__(self, log: EventLog) -> None:
-        """Before this log."""
-        self._log = log
-        self.events: list[Event] = []
-        self.bind, self.error, self.event, self.write = log.bind, log.error, log.event, log.write
-
-    def emit(self, event_name: str, /, **fields: Any) -> None:
-        """Keep one event."""
-        self.events.append(self._log.event(event_name, **fields))
 
 
 def utc_now() -> datetime:

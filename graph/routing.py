@@ -153,7 +153,7 @@ def after_confirm_facts(
     state: AgentState,
 ) -> Literal["tool_executor", "updater", "propose_write"]:
     """Run the write only when what it rests on still holds; ask anew when it does not."""
-    if not state["changed"]:
+    if not _is_void(state):
         return "tool_executor"
     return "updater" if state["observations"] else "propose_write"
 
@@ -168,7 +168,12 @@ def after_updater(
 ) -> Literal["planner", "propose_write", "synthesizer", "give_up"]:
     """Give up on repeated failure or standstill, conclude at the step limit, else plan again; but
     a write whose approval is void is asked for anew, as it was decided."""
-    return "propose_write" if state["changed"] else _go_on(state)
+    return "propose_write" if _is_void(state) else _go_on(state)
+
+
+def _is_void(state: AgentState) -> bool:
+    """Whether there is an approval whose facts have changed."""
+    return state["approved"] is not None and bool(state["approved"]["changed"])
 
 
 def _go_on(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:

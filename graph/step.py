@@ -9,7 +9,7 @@ import inspect
 import sys
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, wraps
 from typing import Any, Protocol, get_args, get_type_hints
@@ -19,7 +19,7 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from followup_agent.graph.context import AgentContext, ContextFactory, HeldLog, RunOptions
+from followup_agent.graph.context import AgentContext, ContextFactory, Event, RunOptions
 from followup_agent.service.errors import (
     FollowupError,
     IncompatibleThread,
@@ -119,16 +119,17 @@ def step(
     ) -> Mapping[str, Any] | Command[Any]:
         context = source.ready or await source.get()
         context.log.bind(log_fields(state))
-        held = HeldLog(context.log)
-        options = context.options if runtime.context is None else runtime.context
+        if runtime.context is not None:
+            context = replace(context, options=runtime.context)
+        events = context.log.hold()
         try:
             check_version(state)
-            update = await node(state, replace(context, options=options, log=held))
+            update = await node(state, context)
             check(update)
         except (StorageError, ThreadError) as error:
             raise LeftAsItIs(error) from error
         finally:
-            _tell(context, held, str(state.get("session_id") or ""))
+            _tell(context, events, str(state.get("session_id") or ""))
         if router is None:
             return update
         return Command(update=update, goto=router({**state, **update}))  # type: ignore[typeddict-item]
@@ -149,15 +150,15 @@ def step(
     return run
 
 
-def _tell(context: AgentContext, held: HeldLog, thread_id: str) -> None:
+def _tell(context: AgentContext, events: Sequence[Event], thread_id: str) -> None:
     """Hand over what the node emitted; a node that was stopped (a pause, a cancelled caller) will
     run again, and has told nothing."""
     if isinstance(sys.exception(), GraphBubbleUp | asyncio.CancelledError):
         return
     if context.outbox is not None and thread_id:
-        context.outbox.hold(thread_id, held.events)
+        context.outbox.hold(thread_id, events)
     else:
-        context.log.write(held.events)
+        context.log.write(events)
 
 
 def check_version(state: Mapping[str, Any]) -> None:

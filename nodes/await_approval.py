@@ -67,7 +67,7 @@ async def await_approval(state: AgentState, context: AgentContext) -> Update:
         return Update(
             decision={**decision, "args": args},
             approval=None,
-            approved=Approved(digest=shown, by=context.options.user),
+            approved=Approved(digest=shown, by=context.options.user, changed=[]),
             status="running",
             stop_reason=None,
         )

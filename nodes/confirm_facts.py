@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.gate import observe, tool_context_of
 from followup_agent.graph.interpret import interpret
-from followup_agent.state import AgentState, Observation, ToolCallRecord
+from followup_agent.state import AgentState, Approved, Observation, ToolCallRecord
 from followup_agent.tools.outcome import Fact, Failed
 from followup_agent.tools.runner import Prepared, ToolRun
 
@@ -22,13 +22,15 @@ from followup_agent.tools.runner import Prepared, ToolRun
 class Update(TypedDict):
     """What this node writes."""
 
-    approved: NotRequired[None]
-    changed: list[str]
+    approved: Approved
     observations: NotRequired[list[Observation]]
 
 
 async def confirm_facts(state: AgentState, context: AgentContext) -> Update:
     """Let the approval stand, or make it void and say what has changed."""
+    approved = state["approved"]
+    if approved is None:
+        raise TypeError("confirm_facts follows an approval")
     tool_context = tool_context_of(state, context)
     if not state["as_of_given"]:
         tool_context = replace(tool_context, as_of=tool_context.now)
@@ -48,7 +50,7 @@ async def confirm_facts(state: AgentState, context: AgentContext) -> Update:
         changed += _differences(state, record, call, run.outcome.result)
         observations.append(observe(call, run))
     if not changed:
-        return Update(changed=[])
+        return Update(approved=approved)
     decision = state["decision"]
     context.log.emit(
         "agent.tool.blocked",
@@ -59,7 +61,7 @@ async def confirm_facts(state: AgentState, context: AgentContext) -> Update:
         error={"kind": "not_approved", "message": f"the approval is void: {'; '.join(changed)}"},
         state={"status": "running"},
     )
-    return Update(approved=None, changed=changed, observations=observations)
+    return Update(approved={**approved, "changed": changed}, observations=observations)
 
 
 def _load_bearing(

@@ -69,7 +69,6 @@ class Update(TypedDict):
     pending_questions: list[Question]
     approval: Approval | None
     approved: Approved | None
-    changed: list[str]
     verdict: Verdict | None
     final_answer: str | None
     last_error: RunError | None
@@ -116,7 +115,6 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         pending_questions=[],
         approval=None,
         approved=None,
-        changed=[],
         verdict=None,
         final_answer=None,
         last_error=None,

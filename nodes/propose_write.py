@@ -27,7 +27,6 @@ class Update(TypedDict):
 
     approval: Approval | None
     approved: None
-    changed: list[str]
     counters: NotRequired[Counters]
     observations: NotRequired[list[Observation]]
     status: Status
@@ -45,13 +44,13 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
         return Update(
             approval=None,
             approved=None,
-            changed=[],
             observations=[call],
             status="running",
             stop_reason=None,
             messages=[],
         )
     grounds = current_evidence(state["evidence"], state["tool_history"])
+    void = state["approved"]  # there only when its facts have changed
     count = state["counters"]["approvals"] + 1
     approval = Approval(
         id=f"a{count}",
@@ -62,7 +61,7 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
         digest=digest(call.tool.name, call.canonical, state["evidence"], context.policy.version),
         expires_at=(context.clock() + context.approval_lifetime).isoformat(),
         approver=context.approver,
-        remarks=state["changed"],
+        remarks=void["changed"] if void is not None else [],
     )
     context.log.emit(
         "agent.interrupted",
@@ -74,7 +73,6 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
     return Update(
         approval=approval,
         approved=None,
-        changed=[],
         counters={**state["counters"], "approvals": count},
         status="needs_input",
         stop_reason="approval",

@@ -39,7 +39,7 @@ async def tool_executor(state: AgentState, context: AgentContext) -> Update:
     if call.tool.effect != "read":
         approved = state["approved"]
         wanted = digest(call.tool.name, call.canonical, state["evidence"], context.policy.version)
-        if approved is None or approved["digest"] != wanted:
+        if approved is None or approved["changed"] or approved["digest"] != wanted:
             blocked = refuse(decision, call.canonical, "not_approved", "nobody approved this call")
             return Update(observations=[blocked], approved=None)
     run = await _carry_out(call, state, context, approved)

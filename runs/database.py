@@ -31,7 +31,6 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
 
@@ -168,7 +167,14 @@ class RunsDatabase:
 
     def insert(self, table: Table) -> Any:
         """An INSERT that knows `on_conflict_do_…`, in this database's dialect."""
-        return (postgresql if self.is_postgres else sqlite).insert(table)
+        # Imported here: `followup threads` on SQLite need not wait for the other dialect.
+        if self.is_postgres:
+            from sqlalchemy.dialects import postgresql
+
+            return postgresql.insert(table)
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert(table)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

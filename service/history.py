@@ -121,7 +121,6 @@ def fork_of(
         "pending_questions": [],
         "approval": None,
         "approved": None,
-        "changed": [],
         "verdict": None,
         "final_answer": None,
         **changes,

@@ -99,6 +99,7 @@ class JsonLog:
         """Append to `path`, made with its folder; stderr when None. OSError when it cannot be."""
         self._clock = clock
         self._bound: ContextVar[Mapping[str, Any]] = ContextVar("followup_log_fields")
+        self._held: ContextVar[list[dict[str, Any]] | None] = ContextVar("followup_log_held")
         if path is None:
             self._events = self._errors = _open_stderr()
         else:
@@ -115,8 +116,18 @@ class JsonLog:
         return bool(self._bound.get(NOTHING))
 
     def emit(self, event_name: str, /, **fields: Any) -> None:
-        """Write one event. Never raises."""
-        self.write([self.event(event_name, **fields)])
+        """Write one event, or keep it while this task holds its events. Never raises."""
+        event, held = self.event(event_name, **fields), self._held.get(None)
+        if held is None:
+            self.write((event,))
+        else:
+            held.append(event)
+
+    def hold(self) -> list[dict[str, Any]]:
+        """From now on keep what this task emits in this list, for `write`."""
+        held: list[dict[str, Any]] = []
+        self._held.set(held)
+        return held
 
     def event(self, event_name: str, /, **fields: Any) -> dict[str, Any]:
         """The event as of now, with the fields bound to this task, to be written later."""
@@ -191,4 +202,5 @@ class LogHandler(logging.Handler):
             message = record.getMessage()
         except Exception as error:
             message = f"a message that cannot be shown: {type(error).__name__}"
-        self._log.emit(f"log.{record.levelname.lower()}", logger=record.name, message=message)
+        level = f"log.{record.levelname.lower()}"  # at once: a tool that hangs has said so before
+        self._log.write((self._log.event(level, logger=record.name, message=message),))

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -118,6 +119,7 @@ class Recorder:
         self.events: list[dict[str, Any]] = []
         self.errors: list[tuple[str, BaseException]] = []
         self._bound: dict[str, Any] = {}
+        self._held: ContextVar[list[dict[str, Any]] | None] = ContextVar("held", default=None)
 
     def bind(self, fields: Mapping[str, Any]) -> None:
         """Keep them for what follows."""
@@ -125,11 +127,15 @@ class Recorder:
 
     def emit(self, event_name: str, /, **fields: Any) -> None:
         """Keep it."""
-        self.write([self.event(event_name, **fields)])
+        event = {"eventName": event_name, **self._bound, **fields}
+        held = self._held.get()
+        self.events.append(event) if held is None else held.append(event)
 
-    def event(self, event_name: str, /, **fields: Any) -> dict[str, Any]:
-        """The event with the bound fields."""
-        return {"eventName": event_name, **self._bound, **fields}
+    def hold(self) -> list[dict[str, Any]]:
+        """Keep what this task emits for `write`."""
+        held: list[dict[str, Any]] = []
+        self._held.set(held)
+        return held
 
     def write(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Keep them."""

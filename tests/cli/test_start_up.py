@@ -52,11 +52,13 @@ def test_asking_by_rules_imports_no_model_client() -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["data", "--help"], ["tools"], ["threads"]])
-def test_they_answer_within_half_a_second(arguments: list[str]) -> None:
-    """The best of five, so that a busy machine does not decide."""
+def test_they_answer_at_once(arguments: list[str]) -> None:
+    """Against a process that only imports pydantic, which every one of them has to; the best of
+    five of each, by turns, so that a busy machine does not decide."""
     command = str(Path(sys.executable).with_name("followup"))
-    best = min(_wall_s([command, *arguments]) for _ in range(5))
-    assert best < 0.5
+    baseline = [sys.executable, "-c", "from pydantic import BaseModel"]
+    pairs = [(_wall_s([command, *arguments]), _wall_s(baseline)) for _ in range(5)]
+    assert min(ours for ours, _ in pairs) < 4.5 * min(bare for _, bare in pairs)
 
 
 def _wall_s(command: list[str]) -> float:

@@ -47,7 +47,9 @@ def test_the_wheel_holds_all_of_it_and_no_generic_name(tmp_path: Path) -> None:
             assert f"followup_agent/{folder}/{path.name}" in names
     assert "followup_agent/py.typed" in names
     assert "followup_agent/judgement/policy.toml" in names
-    assert not [name for name in names if "test" in name or "conftest" in name]
+    assert not [
+        name for name in names if "test_" in name or "conftest" in name or "/tests/" in name
+    ]
 
 
 def test_constraints_hold_names_and_versions_only() -> None:

@@ -147,7 +147,7 @@ async def test_an_approval_in_the_chat_clients_form(client: Any) -> None:
     )
     payload = waiting["__interrupt__"][0]["value"]
     assert payload["action_requests"][0]["name"] == "send_followup_task"
-    assert payload["review_configs"][0]["allowed_decisions"] == ["approve", "reject"]
+    assert payload["review_configs"][0]["allowed_decisions"] == ["approve", "edit", "reject"]
     done = await client.runs.wait(
         thread, assistant, command={"resume": {"decisions": [{"type": "approve"}]}}
     )
