@@ -28,6 +28,9 @@ class ThreadIndex:
         """In this runs database."""
         self._database = database
         self._recording = self._statement()
+        known = threads.c.thread_id == bindparam("thread")
+        running = {"status": "running", "stop_reason": None, "waiting_for": None}
+        self._marking = threads.update().where(known).values(running)
 
     def record(self, entry: ThreadEntry, connection: Connection) -> None:
         """Note how a thread stands."""
@@ -39,6 +42,11 @@ class ThreadIndex:
         insert = insert.values({column.name: bindparam(column.name) for column in threads.c})
         new = {column.name: insert.excluded[column.name] for column in threads.c}
         return insert.on_conflict_do_update(index_elements=["thread_id"], set_=new)
+
+    def mark_running(self, thread_id: str, connection: Connection) -> None:
+        """Somebody begins to write to the thread. If he is killed, it stays listed as running, and
+        is looked at again, however far he came."""
+        connection.execute(self._marking, {"thread": thread_id})
 
     def entries(self) -> list[ThreadEntry]:
         """All threads, the latest first."""

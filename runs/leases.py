@@ -29,6 +29,9 @@ LEASE_S = 30.0
 _POSTGRES_CLOCK = text("SELECT extract(epoch FROM clock_timestamp())")
 
 
+WhenTaken = Callable[[str, Connection], None]
+
+
 class Liveness(Protocol):
     """How one holder of leases knows whether another is still there."""
 
@@ -65,18 +68,26 @@ class Leases:
             else LockFiles(database.path, self.holder)
         )
 
-    def acquire(self, thread_id: str) -> None:
-        """Take the lease of a thread; ThreadBusy at once when somebody else holds it."""
-        with self._database.writing() as connection:
-            holder = self._take(connection, thread_id, None)
+    def acquire(self, thread_id: str, when_taken: WhenTaken | None = None) -> None:
+        """Take the lease of a thread; ThreadBusy at once when somebody else holds it.
+
+        `when_taken` is called with the thread and the connection, in the same transaction.
+        """
+        holder = self._take(thread_id, None, when_taken)
         if holder is not None and self._alive.is_dead(holder):
-            with self._database.writing() as connection:
-                holder = self._take(connection, thread_id, holder)
+            holder = self._take(thread_id, holder, when_taken)
         if holder is not None:
             raise ThreadBusy(f"thread {thread_id} is being written to by another call; try again")
 
-    def _take(self, connection: Connection, thread_id: str, dead: str | None) -> str | None:
+    def _take(self, thread_id: str, dead: str | None, when_taken: WhenTaken | None) -> str | None:
         """None when taken, else who holds it."""
+        with self._database.writing() as connection:
+            holder = self._try(connection, thread_id, dead)
+            if holder is None and when_taken is not None:
+                when_taken(thread_id, connection)
+        return holder
+
+    def _try(self, connection: Connection, thread_id: str, dead: str | None) -> str | None:
         fence, now = secrets.randbits(62), self._now(connection)
         values = {
             "thread_id": thread_id,

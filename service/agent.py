@@ -217,8 +217,8 @@ class FollowupAgent:
         options = self._options(max_steps, as_of)
         async with self._lease(thread_id) as leg:
             if known:
-                with suppress(UnknownThread):
-                    await self._snapshot(thread_id)  # refused before anything is written
+                with suppress(UnknownThread):  # refused before anything is written
+                    leg.run = await self.aget(thread_id)
             async with aclosing(self._drive(leg, {"user_goal": goal}, options)) as events:
                 async for event in events:
                     yield event
@@ -325,7 +325,7 @@ class FollowupAgent:
         """The same, step by step. A run that was cut off is ended as it stands."""
         async with self._lease(thread_id) as leg:
             snapshot = await self._snapshot(thread_id)
-            run = Run.from_state(thread_id, snapshot.values)
+            leg.run = run = Run.from_state(thread_id, snapshot.values)
             if not snapshot.tasks:
                 raise NotWaiting(f"thread {thread_id} waits for nothing")
             if snapshot.interrupts:
@@ -355,7 +355,7 @@ class FollowupAgent:
         async with self._lease(thread_id) as leg:
             snapshot = await self._snapshot(thread_id, begun=False)
             if not _cut_off(snapshot):
-                run = Run.from_state(thread_id, snapshot.values)
+                leg.run = run = Run.from_state(thread_id, snapshot.values)
                 waits = f"waits for an {run.waiting_for}" if run.waiting_for else "has ended"
                 raise NotWaiting(f"thread {thread_id} was not cut off: it {waits}")
             steps = snapshot.values.get("max_steps")
@@ -584,7 +584,10 @@ class FollowupAgent:
                 self._idle.set()
 
     async def _acquire(self, thread_id: str) -> None:
-        taking = asyncio.ensure_future(self._runs.call(lambda: self._leases.acquire(thread_id)))
+        mark = self._index.mark_running
+        taking = asyncio.ensure_future(
+            self._runs.call(lambda: self._leases.acquire(thread_id, mark))
+        )
         try:
             await asyncio.shield(taking)
         except asyncio.CancelledError:  # the caller has gone, but the thread may have the lease yet
@@ -614,7 +617,7 @@ class FollowupAgent:
         """
         async with self._lease(thread_id) as leg:
             snapshot = await self._snapshot(thread_id)
-            run = Run.from_state(thread_id, snapshot.values)
+            leg.run = run = Run.from_state(thread_id, snapshot.values)
             options = self._options(run.max_steps, None)
             graph_input: Command[Any] | None = None
             if _cut_off(snapshot) and run.waiting_for is None:
@@ -640,6 +643,7 @@ class FollowupAgent:
         self, leg: "_Leg", graph_input: AgentInput | Command[Any] | None, options: RunOptions
     ) -> AsyncGenerator[RunEvent]:
         """Drive the graph and yield its events; then `leg.run` is the run as it stands."""
+        leg.run = None  # from here on the list says running, until it is known better
         thread_id, control = leg.thread_id, RunControl()
         self._controls.add(control)
         if self._draining:
@@ -755,7 +759,7 @@ class _Leg:
 
     thread_id: str
     run: Run | None = None
-    """How the run stands, once it has stopped."""
+    """How the run stands, as far as it is known; when the stretch ends, that is put on the list."""
 
     @property
     def stopped(self) -> Run:

@@ -445,3 +445,21 @@ def test_a_ledger_that_fails_in_the_middle_lets_the_run_go_on_later(
         done = agent.approve("t")
     assert done.status == "completed"
     assert len(rows(home)) == 1
+
+
+async def test_the_list_is_put_right_after_a_process_died_before_it_could(home: Path) -> None:
+    """Killed between the last checkpoint and the list: it says running, and resume says what is."""
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        await agent.aask("user_123 要跟进吗", thread_id="done")
+        await agent.aask("要跟进吗", thread_id="asks")
+        with sqlite3.connect(home / "runs.db") as other:
+            other.execute("UPDATE followup_threads SET status = 'running', waiting_for = NULL")
+        other.close()
+        assert sorted(await agent.acut_off()) == ["asks", "done"]
+        for thread in ("done", "asks"):
+            with pytest.raises(NotWaiting):
+                await agent.aresume(thread)
+        assert await agent.acut_off() == []
+        listed = {entry.thread_id: entry for entry in await agent.athreads()}
+    assert listed["done"].status == "completed"
+    assert listed["asks"].waiting_for == "answer"
