@@ -27,7 +27,7 @@ slow: $(VENV)/dev postgres
 	$(BIN)/pytest -q -n auto --dist loadfile -m "slow and not crash"
 
 crash: $(VENV)/dev postgres
-	$(BIN)/pytest -q -n auto -m crash
+	$(BIN)/pytest -q -n auto tests/crash
 
 # The tests start servers of their own; they need Debian's programs, not a running server.
 postgres:

@@ -58,7 +58,7 @@ class PostgresServer:
         """Start, and wait until it answers."""
         options = (
             f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' "
-            "-c max_connections=200 -c shared_buffers=64MB"
+            "-c max_connections=200 -c shared_buffers=64MB -c fsync=off"
         )
         self._run("pg_ctl", "-D", "data", "-w", "-l", "server.log", "-o", options, "start")
 
@@ -79,9 +79,7 @@ class PostgresServer:
             f"host=127.0.0.1 port={self.port} user=followup dbname=postgres", autocommit=True
         ) as connection:
             names = (sql.Identifier(name), sql.Identifier(of))
-            connection.execute(
-                sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY").format(*names)
-            )
+            connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
         return url.replace(of, name)
 
     def remove(self) -> None:

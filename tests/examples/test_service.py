@@ -131,13 +131,13 @@ async def test_killed_under_load_it_loses_nothing_and_doubles_nothing(
 ) -> None:
     seed = random.randrange(10**6)
     moments = random.Random(seed)
-    customers = customers_of(tmp_path, 30)
+    customers = customers_of(tmp_path, 24)
     runs_url = url_of(store, tmp_path, postgres)
     with serving(tmp_path, runs_url) as (service,):
         await service.serves()
         loading = asyncio.create_task(load([service.url], customers))
         kills = 0
-        while not loading.done() and kills < 4:
+        while not loading.done() and kills < 3:
             await asyncio.sleep(moments.uniform(0.2, 1.2))
             if loading.done():
                 break
