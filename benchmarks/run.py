@@ -4,6 +4,7 @@ Absolute times depend on the machine and the hour; ratios within one run do not.
 was run, and min / median / max over the interleaved rounds. Exit code 1 when a limit is missed.
 """
 
+import argparse
 import asyncio
 import gc
 import json
@@ -218,7 +219,16 @@ def start_up(folder: Path) -> None:
 
 
 def main() -> None:
-    """Run everything and say what was run on."""
+    """Run everything, or one part of it, and say what was run on."""
+    parts = {
+        "orchestration": lambda folder: asyncio.run(orchestration(folder)),
+        "lease": lambda folder: asyncio.run(lease_and_ledger(folder)),
+        "bytes": lambda folder: asyncio.run(stored_bytes(folder)),
+        "start-up": start_up,
+    }
+    parser = argparse.ArgumentParser(description="What the agent costs, as ratios.")
+    parser.add_argument("--only", choices=sorted(parts))
+    only = parser.parse_args().only
     names = ("langgraph", "langgraph-checkpoint-sqlite", "langchain", "pydantic")
     print(
         f"Python {platform.python_version()}, {os.cpu_count()} cores,",
@@ -227,11 +237,10 @@ def main() -> None:
     print(f"{ROUNDS} interleaved rounds; serializer {type(strict_serializer()).__name__}, strict")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        asyncio.run(orchestration(folder))
         sample(folder / "agent")
-        asyncio.run(lease_and_ledger(folder))
-        asyncio.run(stored_bytes(folder))
-        start_up(folder)
+        for part, run in parts.items():
+            if only in (None, part):
+                run(folder)
     print("\n" + json.dumps({"limits_missed": failures}))
     sys.exit(1 if failures else 0)
 

@@ -9,7 +9,7 @@ import json
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,7 +19,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command
 from pydantic import Field, TypeAdapter
 
-from followup_agent import FollowupAgent
+from followup_agent import FollowupAgent, UnknownThread
 from followup_agent.goals.ids import IdPattern
 from followup_agent.goals.limits import MAX_STEPS_CEILING
 from followup_agent.graph.build import PICTURE, build_graph
@@ -337,18 +337,23 @@ class Unleased(FollowupAgent):
     """The agent without leases: the same list of threads, the same calls."""
 
     @asynccontextmanager
-    async def _lease(self, thread_id: str) -> AsyncIterator[Any]:
+    async def _lease(
+        self, thread_id: str, goal: str | None = None, *, known: bool = False
+    ) -> AsyncIterator[Any]:
+        if known:
+            with suppress(UnknownThread):
+                await self._snapshot(thread_id)
         leg = _Leg(thread_id)
+        await self._runs.call(lambda: self._list(thread_id, goal, None))
         yield leg
-        if leg.run is not None:
-            await self._record(leg.run)
+        await self._runs.call(lambda: self._list(thread_id, goal, leg.run))
 
-    async def _record(self, run: Any) -> None:
-        def record() -> None:
-            with self._runs.writing() as connection:
+    def _list(self, thread_id: str, goal: str | None, run: Any) -> None:
+        with self._runs.writing() as connection:
+            if run is None:
+                self._index.mark_running(thread_id, goal, self._context.clock(), connection)
+            else:
                 self._index.record(self._entry(run), connection)
-
-        await self._runs.call(record)
 
 
 @asynccontextmanager

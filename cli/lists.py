@@ -17,7 +17,7 @@ def threads(*, as_json: bool, home: Path | None) -> int:
     entries = []
     if url.get_backend_name() != "sqlite" or Path(str(url.database)).exists():
         with closing(RunsDatabase(url, read_only=True)) as database:
-            entries = ThreadIndex(database).entries()
+            entries = [] if database.is_new else ThreadIndex(database).entries()
     if as_json:
         print_json([entry.model_dump(mode="json") for entry in entries])
         return 0

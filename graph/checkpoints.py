@@ -23,7 +23,7 @@ from sqlalchemy import URL
 from typing_extensions import override
 
 from followup_agent.graph.context import Event
-from followup_agent.runs.database import WAIT_FOR_LOCK_S, RunsDatabase
+from followup_agent.runs.database import POSTGRES_OPTIONS, WAIT_FOR_LOCK_S, RunsDatabase
 from followup_agent.runs.leases import Leases, lost
 from followup_agent.service.errors import LeaseLost
 
@@ -207,7 +207,12 @@ async def _open_postgres(
         max_size=2,  # the saver does one thing at a time
         timeout=POSTGRES_WAIT_S,
         check=AsyncConnectionPool.check_connection,  # the server may have closed it meanwhile
-        kwargs={"autocommit": True, "prepare_threshold": 0, "row_factory": dict_row},
+        kwargs={
+            "autocommit": True,
+            "prepare_threshold": 0,
+            "row_factory": dict_row,
+            "options": POSTGRES_OPTIONS,
+        },
         open=False,
     )
     async with pool:

@@ -27,6 +27,7 @@ from sqlalchemy import (
     Text,
     create_engine,
     event,
+    inspect,
     make_url,
     select,
     text,
@@ -47,6 +48,9 @@ WAIT_FOR_LOCK_S = 5.0
 """How long SQLite waits for another writer before it says 'locked'."""
 MAX_CONNECTIONS = 8
 """Connections of one process, beside the saver's: further work waits for one to be free."""
+POSTGRES_OPTIONS = "-c lock_timeout=10s -c idle_in_transaction_session_timeout=5s"
+"""Our transactions take milliseconds: one that stands open is a hung process, and the server ends
+it, so that the lease which it holds on to can be taken over. Nobody waits for a lock for ever."""
 _SETUP_LOCK = 6_104_871_523
 """PostgreSQL advisory lock of whoever makes the tables."""
 
@@ -137,6 +141,10 @@ class RunsDatabase:
             if not read_only:
                 with self.writing() as connection:
                     self._make_tables(connection)
+            self.is_new = read_only and not inspect(self.engine).has_table(meta.name)
+            """Nothing was ever kept here, and nothing was made now: there is nothing to read."""
+            if self.is_new:
+                return
             with self.reading() as connection:
                 version = connection.execute(
                     select(meta.c.value).where(meta.c.key == "schema_version")
@@ -216,7 +224,13 @@ class RunsDatabase:
 
 def _make_engine(url: URL) -> Engine:
     if url.get_backend_name() == "postgresql":
-        return create_engine(url, pool_pre_ping=True, pool_size=MAX_CONNECTIONS, max_overflow=0)
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            pool_size=MAX_CONNECTIONS,
+            max_overflow=0,
+            connect_args={"options": POSTGRES_OPTIONS},
+        )
     engine = create_engine(
         url, connect_args={"timeout": WAIT_FOR_LOCK_S, "check_same_thread": False}
     )

@@ -43,10 +43,18 @@ class ThreadIndex:
         new = {column.name: insert.excluded[column.name] for column in threads.c}
         return insert.on_conflict_do_update(index_elements=["thread_id"], set_=new)
 
-    def mark_running(self, thread_id: str, connection: Connection) -> None:
-        """Somebody begins to write to the thread. If he is killed, it stays listed as running, and
-        is looked at again, however far he came."""
-        connection.execute(self._marking, {"thread": thread_id})
+    def mark_running(
+        self, thread_id: str, goal: str | None, at: datetime, connection: Connection
+    ) -> None:
+        """Somebody begins to write to the thread: for a new goal, or to go on with what there is."""
+        if goal is None:
+            connection.execute(self._marking, {"thread": thread_id})
+        else:
+            entry = ThreadEntry(
+                thread_id=thread_id, user_goal=goal, status="running", stop_reason=None,
+                updated_at=at, waiting_for=None,
+            )  # fmt: skip
+            self.record(entry, connection)
 
     def entries(self) -> list[ThreadEntry]:
         """All threads, the latest first."""

@@ -34,6 +34,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from followup_agent.answers.conclude import conclude
@@ -215,13 +216,12 @@ class FollowupAgent:
         known = thread_id is not None
         thread_id = check_thread_id(str(uuid.uuid4()) if thread_id is None else thread_id)
         options = self._options(max_steps, as_of)
-        async with self._lease(thread_id) as leg:
-            if known:
-                with suppress(UnknownThread):  # refused before anything is written
-                    leg.run = await self.aget(thread_id)
-            async with aclosing(self._drive(leg, {"user_goal": goal}, options)) as events:
-                async for event in events:
-                    yield event
+        async with (
+            self._lease(thread_id, goal, known=known) as leg,
+            aclosing(self._drive(leg, {"user_goal": goal}, options)) as events,
+        ):
+            async for event in events:
+                yield event
         yield RunStopped(leg.stopped)
 
     async def aanswer(self, thread_id: str, text: str, *, question_id: str | None = None) -> Run:
@@ -353,7 +353,11 @@ class FollowupAgent:
     async def astream_resume(self, thread_id: str) -> AsyncGenerator[RunEvent]:
         """The same, step by step."""
         async with self._lease(thread_id) as leg:
-            snapshot = await self._snapshot(thread_id, begun=False)
+            try:
+                snapshot = await self._snapshot(thread_id, begun=False)
+            except UnknownThread:  # killed before anything of it was stored
+                await self._runs.call(lambda: self._index.forget(thread_id))
+                raise
             if not _cut_off(snapshot):
                 leg.run = run = Run.from_state(thread_id, snapshot.values)
                 waits = f"waits for an {run.waiting_for}" if run.waiting_for else "has ended"
@@ -559,10 +563,15 @@ class FollowupAgent:
         return RunOptions(max_steps=max_steps or default.max_steps, as_of=as_of, user=default.user)
 
     @asynccontextmanager
-    async def _lease(self, thread_id: str) -> AsyncIterator["_Leg"]:
+    async def _lease(
+        self, thread_id: str, goal: str | None = None, *, known: bool = False
+    ) -> AsyncIterator["_Leg"]:
         """Be the one writer of this thread: ThreadBusy at once when somebody else is.
 
-        How the run stands at the end is put on the list in the transaction that gives the lease back.
+        The transaction that takes the lease lists the thread as running, with a new `goal` if there
+        is one; the one that gives it back, as the run then stands. So a thread whose writer was
+        killed stays listed as running, and is looked at again, however far he came. A thread that
+        may be `known` is read first, to be refused before anything is written.
         """
         check_thread_id(thread_id)
         if self._draining:
@@ -572,7 +581,10 @@ class FollowupAgent:
         leg = _Leg(thread_id)
         try:
             with _storage_errors(thread_id):
-                await self._acquire(thread_id)
+                if known:
+                    with suppress(UnknownThread):
+                        await self._snapshot(thread_id)
+                await self._acquire(thread_id, goal)
                 try:
                     yield leg
                 finally:
@@ -583,8 +595,10 @@ class FollowupAgent:
             if self._writers == 0:
                 self._idle.set()
 
-    async def _acquire(self, thread_id: str) -> None:
-        mark = self._index.mark_running
+    async def _acquire(self, thread_id: str, goal: str | None) -> None:
+        def mark(thread_id: str, connection: Connection) -> None:
+            self._index.mark_running(thread_id, goal, self._context.clock(), connection)
+
         taking = asyncio.ensure_future(
             self._runs.call(lambda: self._leases.acquire(thread_id, mark))
         )
@@ -650,7 +664,6 @@ class FollowupAgent:
             control.request_drain()
         config = self._config(thread_id, options.max_steps)
         state: Mapping[str, Any] = {}
-        just_begun = False
         try:
             async for part in self._graph.astream(
                 graph_input,
@@ -663,11 +676,8 @@ class FollowupAgent:
             ):
                 if part["type"] == "values":
                     state = part["data"]
-                    if just_begun:  # listed from the start: a run that is cut off stays on it
-                        await self._record(Run.from_state(thread_id, state))
                 if part["type"] != "updates":
                     continue
-                just_begun = "intake" in part["data"]
                 for node, update in part["data"].items():
                     for event in events_of(node, update or {}):
                         yield event
@@ -692,14 +702,6 @@ class FollowupAgent:
             updated_at=self._context.clock(),
             waiting_for=run.waiting_for,
         )
-
-    async def _record(self, run: Run) -> None:
-        def record() -> None:
-            with self._runs.writing() as connection:
-                self._leases.check(run.thread_id, connection)
-                self._index.record(self._entry(run), connection)
-
-        await self._runs.call(record)
 
     async def _end(self, thread_id: str, reason: StopReason) -> Run:
         """End a run from outside, as `give_up` would have: its own limit was broken, or it was cut

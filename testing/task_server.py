@@ -23,9 +23,11 @@ from typing_extensions import override
 
 
 class TaskServer(ThreadingHTTPServer):
-    """The server. `received` counts POSTs, `tasks` what came of them, by key."""
+    """The server. `received` counts POSTs that were carried out, `busy` those that were begun;
+    `tasks` is what came of them, by key."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, port: int = 0, *, delay_s: float = 0.0) -> None:
         """Listen on 127.0.0.1; `delay_s` passes before a task is made."""
@@ -33,6 +35,7 @@ class TaskServer(ThreadingHTTPServer):
         self.delay_s = delay_s
         self.tasks: dict[str, dict[str, Any]] = {}
         self.received = 0
+        self.busy = 0
         self.lock = threading.Lock()
 
     @property
@@ -79,6 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
             except ValueError:
                 self._answer(400, {"error": "the body is not JSON"})
                 return
+            self.server.busy += 1
             time.sleep(self.server.delay_s)
             self._answer(*self.server.create(key, task))
 

@@ -1,8 +1,10 @@
 """What every test gets: no tracing, no model, no settings from the machine it runs on."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 # Read when the libraries are imported, by what is imported next.
 os.environ["LANGSMITH_TRACING"] = "false"
@@ -10,6 +12,7 @@ os.environ["LANGSMITH_TEST_TRACKING"] = "false"
 os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
 import pytest
+import reports
 from postgres_server import PostgresServer
 from support import fill
 
@@ -41,3 +44,20 @@ def own_company(tmp_path: Path) -> Iterator[CustomerDatabase]:
     database = fill(tmp_path / "customers.db")
     yield database
     database.close()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin new reports."""
+    if not hasattr(session.config, "workerinput"):
+        shutil.rmtree(reports.FOLDER, ignore_errors=True)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the reports, whichever processes their tests were run in."""
+    if hasattr(terminalreporter.config, "workerinput"):
+        return
+    for page in sorted(reports.FOLDER.glob("*.txt")):
+        lines = page.read_text("utf-8").splitlines()
+        terminalreporter.section(f"{page.stem}: {len(lines)} lines")
+        for line in lines:
+            terminalreporter.write_line(line)

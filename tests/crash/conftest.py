@@ -22,7 +22,6 @@ from support import NOW, fill
 from followup_agent import FollowupAgent
 from followup_agent.testing.task_server import TaskServer
 
-REPORT = Path(__file__).parents[2] / "build" / "crash-matrix"
 GOAL = "给 user_123 建一个跟进任务"
 
 
@@ -178,23 +177,3 @@ class Worlds:
 def worlds(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Worlds:
     """The maker of worlds."""
     return Worlds(tmp_path_factory.mktemp("worlds"), postgres)
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin a new report."""
-    if not hasattr(session.config, "workerinput"):
-        shutil.rmtree(REPORT, ignore_errors=True)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the matrix, whichever processes its cells were run in."""
-    if hasattr(terminalreporter.config, "workerinput") or not REPORT.exists():
-        return
-    lines = [
-        line
-        for page in sorted(REPORT.glob("*.txt"))
-        for line in page.read_text("utf-8").splitlines()
-    ]
-    terminalreporter.section(f"crash matrix: {len(lines)} cells")
-    for line in lines:
-        terminalreporter.write_line(line)

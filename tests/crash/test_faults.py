@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,13 @@ import pytest
 from crash.conftest import GOAL, Processes, Worlds
 from crash.test_matrix import settle, told_twice
 from postgres_server import PostgresServer
+from reports import report
 from sqlalchemy import create_engine, text
 from support import NOW, fill
 
 from followup_agent import FollowupAgent, StorageError
+from followup_agent.runs.database import POSTGRES_OPTIONS, RunsDatabase
+from followup_agent.runs.leases import Leases
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -29,13 +32,13 @@ def test_a_hung_process_is_overtaken_and_its_late_writes_are_refused(
     world = worlds.new(store, "http", delay_s=0.4)
     with world.running():
         assert world.tasks is not None
-        hung = processes.start(world, ["aapprove", ["t"]], lease_s=0.6)
-        while not world.tasks.received and not world.effects():
-            time.sleep(0.02)
+        hung = processes.start(world, ["aapprove", ["t"]], lease_s=2.0)
+        while not world.tasks.busy:
+            time.sleep(0.01)
         os.kill(hung[0], signal.SIGSTOP)
         world.tasks.delay_s = 0.0
         busy = processes.run(world, ["aresume", ["t"]])
-        time.sleep(0.7)  # its lease runs out
+        time.sleep(2.1)  # its lease runs out
         done = settle(processes, world)
         os.kill(hung[0], signal.SIGCONT)
         late = processes.wait(hung)
@@ -47,6 +50,22 @@ def test_a_hung_process_is_overtaken_and_its_late_writes_are_refused(
         assert told_twice(world) == []
         again = processes.run(world, ["aget", ["t"]])["run"]
         assert again == done
+
+
+def test_a_process_that_hangs_in_the_middle_of_a_transaction_blocks_nobody_for_ever(
+    postgres: PostgresServer,
+) -> None:
+    """The server ends its session; until then the others wait, and no longer than the limit."""
+    url = postgres.database()
+    with closing(RunsDatabase(url)) as database, closing(Leases(database)) as other:
+        stuck = create_engine(url, connect_args={"options": POSTGRES_OPTIONS}).connect()
+        values = "('t', 'gone', 1, 0)"
+        stuck.execute(text(f"INSERT INTO followup_leases VALUES {values}"))
+        started = time.monotonic()
+        other.acquire("t")
+        assert time.monotonic() - started < 9
+        stuck.invalidate()
+        stuck.close()
 
 
 @pytest.fixture
@@ -104,7 +123,7 @@ def test_a_database_server_that_restarts_in_the_middle_costs_no_run(
         async with FollowupAgent.aopen(**options) as agent:
             await asyncio.gather(*(agent.aask(goal, thread_id=t) for t, goal in goals.items()))
             approving = [asyncio.create_task(agent.aapprove(t)) for t in goals]
-            await asyncio.wait(approving, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0.2)  # all are on their way, none but the first at its end
             await asyncio.to_thread(postgres.stop, "immediate")
             await asyncio.to_thread(postgres.start)
             first = await asyncio.gather(*approving, return_exceptions=True)
@@ -167,6 +186,7 @@ def test_fifty_threads_at_once_on_postgres_exhaust_no_pool(
         return [run.status for run in asked], [run.status for run in done], used
 
     asked, done, used = asyncio.run(all_of_them())
+    report("fifty threads", [f"50 threads at once, {used} connections used"])
     assert asked == ["needs_input"] * 50
     assert done == ["completed"] * 50
     assert used <= 13

@@ -10,7 +10,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from crash.conftest import GOAL, REPORT, Processes, World, Worlds, plain
+from crash.conftest import GOAL, Processes, World, Worlds, plain
+from reports import report
 
 pytestmark = [pytest.mark.slow, pytest.mark.crash]
 
@@ -155,9 +156,7 @@ def test_one_task_whatever_is_killed_wherever(
             f"{'WRONG ' + '; '.join(problems) if problems else 'ok'}"
         )
         wrong += [lines[-1]] if problems else []
-    REPORT.mkdir(parents=True, exist_ok=True)
-    page = REPORT / f"{kind}-{store}-{downstream}.txt".replace(" ", "-")
-    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    report(f"crash matrix {kind} {store} {downstream}", lines)
     assert not wrong, "\n".join(wrong)
 
 
@@ -192,6 +191,5 @@ def test_a_run_killed_while_it_asks_goes_on_to_the_same_question(
                 f"{'WRONG ' + '; '.join(problems) if problems else 'ok'}"
             )
             wrong += [lines[-1]] if problems else []
-    REPORT.mkdir(parents=True, exist_ok=True)
-    (REPORT / f"ask-{store}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    report(f"crash matrix ask {store}", lines)
     assert not wrong, "\n".join(wrong)

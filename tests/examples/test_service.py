@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from postgres_server import PostgresServer
+from reports import report
 from sqlalchemy import create_engine, text
 from support import fill
 
@@ -149,7 +150,7 @@ async def test_killed_under_load_it_loses_nothing_and_doubles_nothing(
         service.kill()  # once more: what it left on the list is put right by the next
         service.start()
         await service.settled()
-    print(f"\n{store}, seed {seed}: {kills} kills, {counts}")
+    report(f"service killed on {store}", [f"seed {seed}: {kills} kills under load, {counts}"])
     assert kills >= 1
     assert counts["lost answers"] >= 1
     assert counts["completed"] == len(customers)
@@ -170,7 +171,7 @@ async def test_asked_to_end_it_lets_each_step_end_and_the_next_process_goes_on(
         service.start()
         counts = await loading
         await service.settled()
-    print(f"\nended in {took_s:.1f} s: {counts}")
+    report("service stopped", [f"ended in {took_s:.1f} s under load, {counts}"])
     assert took_s < 10
     assert counts["completed"] == len(customers)
     assert_one_each(tmp_path, runs_url, customers)
@@ -189,6 +190,6 @@ async def test_two_processes_serve_one_database(tmp_path: Path, postgres: Postgr
             bad = await http.post(f"{one.url}/threads", json={"thread_id": "x", "goal": " "})
             assert (bad.status_code, bad.json()["error"]) == (422, "InvalidGoal")
             assert len((await http.get(f"{two.url}/threads")).json()) == len(customers)
-    print(f"\ntwo processes: {counts}")
+    report("service of two processes", [str(counts)])
     assert counts["completed"] == len(customers)
     assert_one_each(tmp_path, runs_url, customers)

@@ -19,6 +19,8 @@ from followup_agent.tasks.system import NewTask
 from followup_agent.testing.task_server import TaskServer
 from followup_agent.tools.definition import ToolRefused, ToolUnavailable
 
+pytestmark = pytest.mark.slow  # real sockets
+
 TASK = NewTask(
     customer_id="user_123", reason="未关闭工单", priority="high", due_at=NOW, assignee=None,
     evidence=["e1"], thread_id="t", approved_by="user", created_at=NOW,
