@@ -465,3 +465,38 @@ async def test_the_list_is_put_right_after_a_process_died_before_it_could(home: 
         listed = {entry.thread_id: entry for entry in await agent.athreads()}
     assert listed["done"].status == "completed"
     assert listed["asks"].waiting_for == "answer"
+
+
+@pytest.mark.parametrize("nothing", [None, {}, "", [], "   ", "\n", 0, False])
+def test_no_answer_leaves_the_question_open_under_the_same_id(home: Path, nothing: Any) -> None:
+    """B42: nothing of it reaches the library."""
+    from followup_agent import NoAnswer
+
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        asked = agent.ask("要跟进吗", thread_id="t")
+        before = len(agent.checkpoints("t"))
+        with pytest.raises(NoAnswer, match="no answer given"):
+            agent.answer("t", nothing)
+        assert agent.get("t") == asked
+        assert len(agent.checkpoints("t")) == before
+
+
+def test_one_agent_serves_many_threads_of_a_program(home: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent, ThreadPoolExecutor(8) as pool:
+        ids = ["user_123", "user_456", "user_789"] * 4
+        runs = list(pool.map(lambda i: agent.ask(f"{i} 要跟进吗"), ids))
+    assert [list(run.facts) for run in runs] == [[i] for i in ids]
+    assert {run.status for run in runs} == {"completed"}
+
+
+async def test_what_is_stored_is_on_the_disk_before_it_counts(home: Path) -> None:
+    """WAL with synchronous=FULL (2), on both connections: what survives a power cut is stated."""
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        with agent._runs.reading() as connection:
+            assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        saver = agent._graph.checkpointer
+        async with saver.conn.execute("PRAGMA synchronous") as cursor:  # type: ignore[union-attr]
+            assert (await cursor.fetchone())[0] == 2
