@@ -139,6 +139,9 @@ class RunsDatabase:
         try:
             self.engine = _make_engine(self.url)
             if not read_only:
+                if not self.is_postgres:  # readers never wait for a writer; the file keeps it
+                    with self.reading() as connection:
+                        connection.exec_driver_sql("PRAGMA journal_mode=WAL")
                 with self.writing() as connection:
                     self._make_tables(connection)
             self.is_new = read_only and not inspect(self.engine).has_table(meta.name)
