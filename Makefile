@@ -44,7 +44,7 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-# mypy cannot see through an editable install of a mapped root: it checks the installed wheel.
+# With the extras whose types it checks. mypy cannot see through an editable install of a mapped root: it checks the installed wheel.
 type: $(VENV)/typed
 	cd build && ../$(VENV)/bin/python -m mypy --config-file ../pyproject.toml --python-executable ../$(VENV)-typed/bin/python -p followup_agent
 
@@ -67,5 +67,5 @@ $(VENV)/typed: $(VENV)/dev $(shell git ls-files '*.py' 2>/dev/null)
 	$(PYTHON) -m venv $(VENV)-typed
 	@rm -rf build/wheel build/lib && mkdir -p build
 	$(BIN)/python -m build --wheel --outdir build/wheel . > build/wheel.log
-	$(VENV)-typed/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt --force-reinstall build/wheel/*.whl
+	$(VENV)-typed/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt --force-reinstall "$$(ls build/wheel/*.whl)[postgres]"
 	@touch $@
