@@ -1,7 +1,6 @@
 """`FollowupAgent`: the agent for Python services, sync or async. Owns the checkpoints' lifetime."""
 
 import asyncio
-import sqlite3
 import uuid
 from collections.abc import (
     AsyncGenerator,
@@ -13,10 +12,8 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import (
-    ExitStack,
     aclosing,
     asynccontextmanager,
-    closing,
     contextmanager,
     suppress,
 )
@@ -28,7 +25,6 @@ from anyio import CancelScope
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.errors import GraphDrained, GraphRecursionError
 from langgraph.runtime import RunControl
 from langgraph.types import Command, StateSnapshot
@@ -42,40 +38,35 @@ from followup_agent.goals.limits import MAX_STEPS_CEILING
 from followup_agent.goals.text import clean_goal
 from followup_agent.goals.times import parse_as_of
 from followup_agent.graph.build import Graph, build_graph
-from followup_agent.graph.checkpoints import HeldEvents, open_saver
 from followup_agent.graph.context import AgentContext, RunOptions, utc_now
 from followup_agent.graph.gate import admit_edit
 from followup_agent.graph.replies import CANCEL
 from followup_agent.graph.routing import recursion_limit
 from followup_agent.graph.step import LeftAsItIs, check_version
 from followup_agent.planners import Planner
-from followup_agent.runs.database import RunsDatabase, runs_url, short
+from followup_agent.runs.database import RunsDatabase
 from followup_agent.runs.index import ThreadEntry, ThreadIndex
 from followup_agent.runs.leases import LEASE_S, Leases
 from followup_agent.service.errors import (
-    ConfigurationError,
     FollowupError,
     InvalidOption,
     NoAnswer,
     NotWaiting,
     NotYours,
     ShuttingDown,
-    StorageError,
     ThreadBusy,
     UnknownThread,
 )
 from followup_agent.service.events import RunEvent, RunStopped, events_of
 from followup_agent.service.history import Checkpoint, checkpoints, fork_of, snapshot_after
-from followup_agent.service.home import make_home
-from followup_agent.service.logs import JsonLog
+from followup_agent.service.opening import open_parts, opened_saver
 from followup_agent.service.run import Run
 from followup_agent.service.settings import load_settings
+from followup_agent.service.storage import storage_errors, unreadable
 from followup_agent.service.timeline import TimelineStep, timeline
 from followup_agent.service.wiring import (
     check_thread_id,
     choose_planner,
-    make_context,
-    open_log,
 )
 from followup_agent.state import AgentInput, StopReason
 from followup_agent.tools.definition import ToolDefinition
@@ -147,28 +138,19 @@ class FollowupAgent:
         if planner_object is None:
             choose_planner(loaded)
 
-        def prepare() -> _Parts:
-            make_home(loaded.home)
-            with ExitStack() as opened:  # closed again when a later part cannot be opened
-                log = opened.enter_context(closing(open_log(loaded, to_stderr=log_to_stderr)))
-                runs = opened.enter_context(closing(RunsDatabase(runs_url(loaded))))
-                leases = opened.enter_context(closing(Leases(runs, lease_s=lease_s)))
-                context = make_context(
-                    loaded,
-                    log=log,
-                    tools=tools,
-                    planner=planner_object,
-                    clock=clock,
-                    runs=runs,
-                    leases=leases,
-                )
-                opened.pop_all()
-            return _Parts(context, runs, leases, log)
-
-        parts = await asyncio.to_thread(prepare)
+        parts = await asyncio.to_thread(
+            lambda: open_parts(
+                loaded,
+                log_to_stderr=log_to_stderr,
+                lease_s=lease_s,
+                tools=tools,
+                planner=planner_object,
+                clock=clock,
+            )
+        )
         detach = parts.log.attach()
         try:
-            async with _saver(parts) as (saver, events):
+            async with opened_saver(parts) as (saver, events):
                 context = replace(parts.context, outbox=events)
                 graph = build_graph(context, checkpointer=saver)
                 agent = cls(context, graph, parts.runs, parts.leases)
@@ -580,7 +562,7 @@ class FollowupAgent:
         self._idle.clear()
         leg = _Leg(thread_id)
         try:
-            with _storage_errors(thread_id):
+            with storage_errors(thread_id):
                 if known:
                     with suppress(UnknownThread):
                         await self._snapshot(thread_id)
@@ -734,7 +716,7 @@ class FollowupAgent:
 
         `begun` False: one that was killed before it had read its goal will do.
         """
-        with _unreadable(thread_id):
+        with unreadable(thread_id):
             snapshot = await self._graph.aget_state(self._config(check_thread_id(thread_id)))
         if not snapshot.values.get("run_id") and (begun or not snapshot.tasks):
             raise UnknownThread(f"there is no thread {thread_id}; `followup threads` lists them")
@@ -744,7 +726,7 @@ class FollowupAgent:
     async def _history(self, thread_id: str) -> list[StateSnapshot]:
         """Every checkpoint, the oldest first."""
         await self._snapshot(thread_id)
-        with _unreadable(thread_id):
+        with unreadable(thread_id):
             history = [s async for s in self._graph.aget_state_history(self._config(thread_id))]
         return history[::-1]
 
@@ -769,77 +751,6 @@ class _Leg:
         if self.run is None:
             raise RuntimeError("the run ended without a result")
         return self.run
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What an open agent owns beside its graph."""
-
-    context: AgentContext
-    runs: RunsDatabase
-    leases: Leases
-    log: JsonLog
-
-    def close(self) -> None:
-        """Give everything back."""
-        self.leases.close()
-        self.runs.close()
-        if self.context.customers is not None:
-            self.context.customers.close()
-        self.log.close()
-
-
-@asynccontextmanager
-async def _saver(parts: _Parts) -> AsyncIterator[tuple[BaseCheckpointSaver[Any], HeldEvents]]:
-    """The saver; ConfigurationError when it cannot be opened, and no other error is touched."""
-    opening = open_saver(parts.runs, parts.leases, parts.log.write)
-    try:
-        saver, events = await opening.__aenter__()
-    except Exception as error:
-        if not _is_storage_error(error):
-            raise
-        raise ConfigurationError(f"the runs database {parts.runs.name}: {short(error)}") from error
-    try:
-        yield saver, events
-    finally:
-        with CancelScope(shield=True):
-            await opening.__aexit__(None, None, None)
-
-
-def _is_storage_error(error: BaseException) -> bool:
-    """Whether the runs database failed, whichever driver says so."""
-    driver = type(error).__module__.partition(".")[0]
-    return isinstance(error, sqlite3.Error | SQLAlchemyError) or driver.startswith("psycopg")
-
-
-@contextmanager
-def _storage_errors(thread_id: str) -> Iterator[None]:
-    """Say what a failing runs database means for the run."""
-    try:
-        yield
-    except Exception as error:
-        if not _is_storage_error(error):
-            raise
-        raise StorageError(
-            f"the runs database failed: {short(error)}; what was stored of thread {thread_id} stays: "
-            f"go on with `followup resume {thread_id}` once the database works"
-        ) from error
-
-
-@contextmanager
-def _unreadable(thread_id: str) -> Iterator[None]:
-    """Say that what is stored of this thread cannot be read, whatever it is."""
-    try:
-        yield
-    except FollowupError:
-        raise
-    except Exception as error:
-        if _is_storage_error(error):
-            raise
-        raise StorageError(
-            f"what is stored of thread {thread_id} cannot be read ({type(error).__name__}: "
-            f"{short(error)}): it is damaged; other threads are not affected. Ask on a new thread"
-        ) from error
 
 
 def _cut_off(snapshot: StateSnapshot) -> bool:
