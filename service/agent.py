@@ -432,7 +432,17 @@ class FollowupAgent:
     async def adrain(self) -> None:
         """`drain`, and wait until no run is left."""
         self.drain()
-        await self._idle.wait()
+        while self._writers:
+            await self._idle.wait()
+
+    def _enter(self) -> None:
+        self._writers += 1
+        self._idle.clear()
+
+    def _leave(self) -> None:
+        self._writers -= 1
+        if not self._writers:
+            self._idle.set()
 
     # --- sync ---
 
@@ -463,7 +473,8 @@ class FollowupAgent:
             while (event := self._call(lambda: _next(events))) is not None:
                 yield event
         finally:
-            self._call(events.aclose)
+            with suppress(RuntimeError):  # the agent was closed first: the thread is free already
+                self._call(events.aclose)
 
     def answer(self, thread_id: str, text: str, *, question_id: str | None = None) -> Run:
         """Sync form of `aanswer`."""
@@ -558,8 +569,7 @@ class FollowupAgent:
         check_thread_id(thread_id)
         if self._draining:
             raise ShuttingDown(CLOSING)
-        self._writers += 1
-        self._idle.clear()
+        self._enter()
         leg = _Leg(thread_id)
         try:
             with storage_errors(thread_id):
@@ -573,9 +583,7 @@ class FollowupAgent:
                     with CancelScope(shield=True):
                         await self._runs.call(lambda: self._release(thread_id, leg.run))
         finally:
-            self._writers -= 1
-            if self._writers == 0:
-                self._idle.set()
+            self._leave()
 
     async def _acquire(self, thread_id: str, goal: str | None) -> None:
         def mark(thread_id: str, connection: Connection) -> None:
@@ -662,7 +670,11 @@ class FollowupAgent:
                     continue
                 for node, update in part["data"].items():
                     for event in events_of(node, update or {}):
-                        yield event
+                        self._leave()  # nobody waits for a consumer that never comes back
+                        try:
+                            yield event
+                        finally:
+                            self._enter()
             leg.run = Run.from_state(thread_id, state)
         except GraphRecursionError:
             leg.run = await self._end(thread_id, "recursion_limit")

@@ -500,3 +500,21 @@ async def test_what_is_stored_is_on_the_disk_before_it_counts(home: Path) -> Non
         saver = agent._graph.checkpointer
         async with saver.conn.execute("PRAGMA synchronous") as cursor:  # type: ignore[union-attr]
             assert (await cursor.fetchone())[0] == 2
+
+
+def test_a_stream_that_nobody_reads_on_holds_up_no_closing(home: Path) -> None:
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        events = agent.stream("user_123 要跟进吗", thread_id="t")
+        next(events)
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        assert agent.resume("t").status == "completed"
+    events.close()  # late: the agent is gone, and the thread long free
+
+
+async def test_a_stream_left_open_holds_up_no_closing_either(home: Path) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        events = agent.astream("user_123 要跟进吗", thread_id="t")
+        await anext(events)
+    await events.aclose()
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        assert (await agent.aresume("t")).status == "completed"
