@@ -6,6 +6,7 @@
                       open                   it is not there              run it, under the same key
                       open                   cannot be asked              outcome_unknown
     receipt           done                   it is there, or not asked    answer from the record
+                      done, by another run   it is not there any more     refused: it is not done again
 
 The tool gets the ledger's key. A tool with `find` promises that its downstream takes one effect for
 one key, so that running it again under the key, after asking, makes no second effect.
@@ -28,7 +29,13 @@ async def run_once(
     attempts = 1 if standing.mine else 0  # made by this run before it was cut off, or by another
     if standing.state == "done":
         there = await tools.find(call, context)
-        outcome: Outcome = there if isinstance(there, Found) else Found(standing.result or {})
+        outcome: Outcome = there
+        if standing.mine or call.tool.find is None:
+            outcome = there if isinstance(there, Found) else Found(standing.result or {})
+        elif not isinstance(there, Found):  # another's receipt is not this run's success
+            why = there.message if isinstance(there, Failed) else "it is no longer there downstream"
+            said = f"done before, by thread {standing.thread_id}, and not again; {why}"
+            outcome = Failed("refused", said)
         return ToolRun(outcome, attempts, 0)
     if standing.state == "open":
         there = await tools.find(call, context)

@@ -329,3 +329,19 @@ async def test_both_pauses_carry_the_schema_of_their_answer(own_company: Custome
         state = await harness.graph.aget_state(harness.config(thread))  # type: ignore[arg-type]
         (pause,) = state.interrupts
         assert pause.response_schema["type"] == kind  # type: ignore[index]
+
+
+async def test_a_task_that_another_run_made_and_somebody_removed_is_not_made_again(
+    own_company: CustomerDatabase,
+) -> None:
+    harness = Harness(own_company)
+    await harness.ask(GOAL, "one")
+    await harness.ask(GOAL, "two")
+    await harness.resume(APPROVE, "one")
+    change(own_company, "DELETE FROM followup_tasks")
+    state = await harness.resume(APPROVE, "two")
+    assert tasks(own_company) == []
+    call = state["tool_history"][-1]
+    assert (call["failure_kind"], call["success"]) == ("refused", False)
+    assert "by thread one" in call["result_summary"]
+    assert "已创建跟进任务" not in state["final_answer"]
