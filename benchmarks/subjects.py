@@ -23,15 +23,15 @@ from followup_agent import FollowupAgent, UnknownThread
 from followup_agent.goals.ids import IdPattern
 from followup_agent.goals.limits import MAX_STEPS_CEILING
 from followup_agent.graph.build import PICTURE, build_graph
-from followup_agent.graph.checkpoints import open_sqlite_saver
+from followup_agent.graph.checkpoints import HeldEvents, open_sqlite_saver
 from followup_agent.graph.context import AgentContext, RunOptions
 from followup_agent.graph.routing import after_start
 from followup_agent.graph.step import destinations
 from followup_agent.judgement.policy import load_policy
 from followup_agent.runs.database import RunsDatabase
 from followup_agent.runs.ledger import SqlLedger
-from followup_agent.service.agent import _Leg
 from followup_agent.service.logs import JsonLog
+from followup_agent.service.writer import Leg, ThreadWriter, entry_of
 from followup_agent.state import AgentInput, AgentState, Decision
 from followup_agent.tools.definition import ToolArgs, ToolDefinition, ToolResult
 from followup_agent.tools.outcome import EvidenceDraft, FactDraft
@@ -333,27 +333,28 @@ def langchain_agent(checkpointer: Any = None) -> Any:
     return create_agent(Model(), [make(name) for name in NAMES], checkpointer=checkpointer)
 
 
-class Unleased(FollowupAgent):
-    """The agent without leases: the same list of threads, the same calls."""
+class Unleased(ThreadWriter):
+    """Writes without leases: the same list of threads, the same calls."""
 
     @asynccontextmanager
-    async def _lease(
+    async def lease(
         self, thread_id: str, goal: str | None = None, *, known: bool = False
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncIterator[Leg]:
         if known:
             with suppress(UnknownThread):
-                await self._snapshot(thread_id)
-        leg = _Leg(thread_id)
+                await self.snapshot(thread_id)
+        leg = Leg(thread_id)
         await self._runs.call(lambda: self._list(thread_id, goal, None))
         yield leg
         await self._runs.call(lambda: self._list(thread_id, goal, leg.run))
 
     def _list(self, thread_id: str, goal: str | None, run: Any) -> None:
+        now = self._context.clock()
         with self._runs.writing() as connection:
             if run is None:
-                self._index.mark_running(thread_id, goal, self._context.clock(), connection)
+                self.index.mark_running(thread_id, goal, now, connection)
             else:
-                self._index.record(self._entry(run), connection)
+                self.index.record(entry_of(run, now), connection)
 
 
 @asynccontextmanager
@@ -365,6 +366,7 @@ async def unleased(home: Path) -> AsyncIterator[FollowupAgent]:
         open_sqlite_saver(database) as saver,
     ):
         context = dataclasses.replace(agent._context, outbox=None)
-        yield Unleased(
-            context, build_graph(context, checkpointer=saver), agent._runs, agent._leases
-        )
+        graph = build_graph(context, checkpointer=saver)
+        runs, leases = agent._runs, agent._writer._leases
+        writer = Unleased(context, graph, runs, leases, HeldEvents(context.log.write))
+        yield FollowupAgent(context, writer, runs)

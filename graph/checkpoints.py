@@ -49,11 +49,16 @@ class HeldEvents:
     def __init__(self, write: Callable[[Iterable[Event]], None]) -> None:
         """`write` is called with a node's events once its result is stored."""
         self._write = write
-        self._held: dict[str, list[Event]] = {}
+        self._held: dict[str, Sequence[Event]] = {}
 
     def hold(self, thread_id: str, events: Sequence[Event]) -> None:
-        """Keep the events of a node that has just ended."""
-        self._held.setdefault(thread_id, []).extend(events)
+        """Keep the events of a node that has just ended, and nothing of one before whose result was
+        never stored."""
+        self._held[thread_id] = events
+
+    def discard(self, thread_id: str) -> None:
+        """Nobody will store this thread's last result any more."""
+        self._held.pop(thread_id, None)
 
     async def after(self, thread_id: str, storing: Awaitable[T]) -> T:
         """Store a node's result, then write its events."""
@@ -63,7 +68,26 @@ class HeldEvents:
         return stored
 
 
-class FencedSqliteSaver(AsyncSqliteSaver):
+class Fenced(BaseCheckpointSaver[Any]):
+    """Wraps the writes of a LangGraph saver; goes before it in the list of bases."""
+
+    _events: HeldEvents
+
+    async def fenced(self, config: RunnableConfig, storing: Awaitable[T]) -> T:
+        """Do one write as the holder of its thread's lease; LeaseLost, and nothing is written."""
+        raise NotImplementedError
+
+    @override
+    async def aput(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
+        return await self.fenced(config, super().aput(config, *args))
+
+    @override
+    async def aput_writes(self, config: RunnableConfig, *args: Any, **more: Any) -> None:
+        storing = self.fenced(config, super().aput_writes(config, *args, **more))
+        await self._events.after(_thread(config), storing)
+
+
+class FencedSqliteSaver(Fenced, AsyncSqliteSaver):
     """LangGraph's SQLite saver; a trigger of this connection refuses writes without the lease."""
 
     def __init__(self, connection: aiosqlite.Connection, held_events: HeldEvents) -> None:
@@ -72,15 +96,7 @@ class FencedSqliteSaver(AsyncSqliteSaver):
         self._events = held_events
 
     @override
-    async def aput(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
-        return await self._whole(config, super().aput(config, *args))
-
-    @override
-    async def aput_writes(self, config: RunnableConfig, *args: Any, **more: Any) -> None:
-        storing = self._whole(config, super().aput_writes(config, *args, **more))
-        await self._events.after(_thread(config), storing)
-
-    async def _whole(self, config: RunnableConfig, storing: Awaitable[T]) -> T:
+    async def fenced(self, config: RunnableConfig, storing: Awaitable[T]) -> T:
         """All of it or nothing: a write that is refused, or whose caller has gone, must not leave
         its transaction open, which would lock out everybody else."""
         try:
@@ -167,19 +183,13 @@ async def _open_postgres(
     from psycopg.rows import dict_row
     from psycopg_pool import AsyncConnectionPool
 
-    class FencedPostgresSaver(AsyncPostgresSaver):
+    class FencedPostgresSaver(Fenced, AsyncPostgresSaver):
         """LangGraph's PostgreSQL saver; each write checks the lease in its own transaction."""
 
-        @override
-        async def aput(self, config: RunnableConfig, *args: Any) -> RunnableConfig:
-            return await self._fenced(config, super().aput(config, *args))
+        _events = events
 
         @override
-        async def aput_writes(self, config: RunnableConfig, *args: Any, **more: Any) -> None:
-            storing = self._fenced(config, super().aput_writes(config, *args, **more))
-            await events.after(_thread(config), storing)
-
-        async def _fenced(self, config: RunnableConfig, storing: Awaitable[T]) -> T:
+        async def fenced(self, config: RunnableConfig, storing: Awaitable[T]) -> T:
             """Let `_cursor` know for which thread it is."""
             token = _WRITING_TO.set(_thread(config))
             try:

@@ -53,6 +53,13 @@ async def await_approval(state: AgentState, context: AgentContext) -> Update:
     edited = edited_action(reply)
     call = admit_edit(edited, approval, context.tools) if edited is not None else None
     if isinstance(call, str):  # asked again, with what is wrong with the edit
+        context.log.emit(
+            "agent.interrupted",
+            decision={"type": "tool", "toolName": approval["tool_name"]},
+            tool={"args": approval["args"]},
+            error={"kind": "invalid_args", "message": call},
+            state={"status": "needs_input"},
+        )
         return Update(
             approval={**approval, "remarks": [call]},
             approved=None,

@@ -82,17 +82,16 @@ def _load_bearing(
 def _differences(
     state: AgentState, record: ToolCallRecord, call: Prepared, result: Mapping[str, object]
 ) -> list[str]:
-    """`key: before → now` for each fact of this call that has another value."""
+    """`key: before → now` for each fact of this call that has another value, or is gone (`?`)."""
     subject = call.tool.subject_of(call.canonical)
     before = state["facts"].get(subject or "", {})
     now, _ = interpret(call.tool, call.canonical, result, state, record["call_id"])
     return [
-        f"{key}: {before[key]['value']} → {fact['value']}"
-        for key, fact in now.items()
-        if key in before
+        f"{key}: {fact['value']} → {now[key]['value'] if key in now else '?'}"
+        for key, fact in before.items()
+        if fact["call_id"] == record["call_id"]
         and not _passes_by_itself(fact)
-        and before[key]["call_id"] == record["call_id"]
-        and before[key]["value"] != fact["value"]
+        and (key not in now or now[key]["value"] != fact["value"])
     ]
 
 

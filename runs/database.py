@@ -4,9 +4,10 @@ One database holds four things: LangGraph's checkpoints (`graph/checkpoints.py`)
 threads (`runs/index.py`), the leases (`runs/leases.py`) and the effect ledger (`runs/ledger.py`).
 """
 
+import asyncio
 import re
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,7 +39,6 @@ from sqlalchemy.schema import CreateTable
 from followup_agent.customers.tables import Instant
 from followup_agent.service.errors import ConfigurationError
 from followup_agent.service.settings import PREFIX, Settings
-from followup_agent.tools.threads import Threads
 
 T = TypeVar("T")
 
@@ -134,8 +134,8 @@ class RunsDatabase:
         """
         self.url = make_url(url)
         self.is_postgres = self.url.get_backend_name() == "postgresql"
-        self._threads = Threads(64)
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        # Not shut down: who gives back a lease after the agent was closed must not be refused.
+        self._threads = ThreadPoolExecutor(MAX_CONNECTIONS, "followup-runs")
         try:
             self.engine = _make_engine(self.url)
             if not read_only:
@@ -190,18 +190,19 @@ class RunsDatabase:
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction; on SQLite it takes the write lock at once, and so never has to upgrade."""
-        with self._slots, self.engine.begin() as connection:
+        with self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection to read from, beside any writer."""
-        with self._slots, self.engine.connect() as connection:
+        with self.engine.connect() as connection:
             yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Return `function()`, run in a thread. It goes on to its end when the task is cancelled."""
-        return await self._threads.call(function)
+        """Return `function()`, run in a thread; one that has begun goes on to its end when the task
+        is cancelled. More calls than connections wait for each other."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)
 
     def _make_tables(self, connection: Connection) -> None:
         if self.is_postgres:  # IF NOT EXISTS alone fails when two make a table at one moment

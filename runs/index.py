@@ -27,20 +27,27 @@ class ThreadIndex:
     def __init__(self, database: RunsDatabase) -> None:
         """In this runs database."""
         self._database = database
-        self._recording = self._statement()
+        self._recording = self._statement(but=())
+        self._correcting = self._statement(but=("updated_at",))
         known = threads.c.thread_id == bindparam("thread")
         running = {"status": "running", "stop_reason": None, "waiting_for": None}
         self._marking = threads.update().where(known).values(running)
 
-    def record(self, entry: ThreadEntry, connection: Connection) -> None:
-        """Note how a thread stands."""
-        connection.execute(self._recording, entry.model_dump())
+    def record(
+        self, entry: ThreadEntry, connection: Connection, *, keep_time: bool = False
+    ) -> None:
+        """Note how a thread stands; with `keep_time`, as of when it was written to last."""
+        connection.execute(self._correcting if keep_time else self._recording, entry.model_dump())
 
-    def _statement(self) -> Any:
-        """Insert the entry, or write over the one there is."""
+    def _statement(self, but: tuple[str, ...]) -> Any:
+        """Insert the entry, or write over the one there is, but for these columns."""
         insert = self._database.insert(threads)
         insert = insert.values({column.name: bindparam(column.name) for column in threads.c})
-        new = {column.name: insert.excluded[column.name] for column in threads.c}
+        new = {
+            column.name: insert.excluded[column.name]
+            for column in threads.c
+            if column.name not in but
+        }
         return insert.on_conflict_do_update(index_elements=["thread_id"], set_=new)
 
     def mark_running(
@@ -69,6 +76,12 @@ class ThreadIndex:
         ended = threads.c.status.in_(("completed", "failed")) & (threads.c.updated_at < moment)
         with self._database.reading() as connection:
             return list(connection.execute(select(threads.c.thread_id).where(ended)).scalars())
+
+    def is_older(self, thread_id: str, moment: datetime) -> bool:
+        """Whether the thread was last written to before this time."""
+        older = (threads.c.thread_id == thread_id) & (threads.c.updated_at < moment)
+        with self._database.reading() as connection:
+            return connection.execute(select(threads.c.thread_id).where(older)).first() is not None
 
     def forget(self, thread_id: str) -> None:
         """Take a thread off the list."""

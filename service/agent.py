@@ -17,62 +17,48 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from anyio import CancelScope
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableConfig
-from langgraph.errors import GraphDrained, GraphRecursionError
-from langgraph.runtime import RunControl
-from langgraph.types import Command, StateSnapshot
+from langgraph.types import Command
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
-from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
-from followup_agent.answers.conclude import conclude
 from followup_agent.goals.limits import MAX_STEPS_CEILING
 from followup_agent.goals.text import clean_goal
 from followup_agent.goals.times import parse_as_of
-from followup_agent.graph.build import Graph, build_graph
+from followup_agent.graph.build import build_graph
 from followup_agent.graph.context import AgentContext, RunOptions, utc_now
 from followup_agent.graph.gate import admit_edit
 from followup_agent.graph.replies import CANCEL
-from followup_agent.graph.routing import recursion_limit
-from followup_agent.graph.step import LeftAsItIs, check_version
 from followup_agent.planners import Planner
 from followup_agent.runs.database import RunsDatabase
-from followup_agent.runs.index import ThreadEntry, ThreadIndex
-from followup_agent.runs.leases import LEASE_S, Leases
+from followup_agent.runs.index import ThreadEntry
+from followup_agent.runs.leases import LEASE_S
 from followup_agent.service.errors import (
-    FollowupError,
     InvalidOption,
     NoAnswer,
     NotWaiting,
     NotYours,
-    ShuttingDown,
-    ThreadBusy,
     UnknownThread,
 )
-from followup_agent.service.events import RunEvent, RunStopped, events_of
+from followup_agent.service.events import RunEvent, RunStopped
 from followup_agent.service.history import Checkpoint, checkpoints, fork_of, snapshot_after
 from followup_agent.service.opening import open_parts, opened_saver
 from followup_agent.service.run import Run
 from followup_agent.service.settings import load_settings
-from followup_agent.service.storage import storage_errors, unreadable
 from followup_agent.service.timeline import TimelineStep, timeline
 from followup_agent.service.wiring import (
     check_thread_id,
     choose_planner,
 )
-from followup_agent.state import AgentInput, StopReason
+from followup_agent.service.writer import ThreadWriter, is_cut_off
 from followup_agent.tools.definition import ToolDefinition
 
 T = TypeVar("T")
-CLOSING = "the agent is being closed: ask again elsewhere, or later"
 
 
 class FollowupAgent:
@@ -82,24 +68,11 @@ class FollowupAgent:
     UsageError, ThreadError or ConfigurationError before anything is changed.
     """
 
-    def __init__(
-        self,
-        context: AgentContext,
-        graph: Graph,
-        runs: RunsDatabase,
-        leases: Leases,
-    ) -> None:
+    def __init__(self, context: AgentContext, writer: ThreadWriter, runs: RunsDatabase) -> None:
         """Use `open` or `aopen`."""
         self._context = context
-        self._graph = graph
+        self._writer = writer
         self._runs = runs
-        self._leases = leases
-        self._index = ThreadIndex(runs)
-        self._controls: set[RunControl] = set()
-        self._writers = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._draining = False
         self._portal: BlockingPortal | None = None
 
     # --- opening ---
@@ -153,8 +126,9 @@ class FollowupAgent:
             async with opened_saver(parts) as (saver, events):
                 context = replace(parts.context, outbox=events)
                 graph = build_graph(context, checkpointer=saver)
-                agent = cls(context, graph, parts.runs, parts.leases)
-                heart = asyncio.create_task(agent._renew_leases())
+                writer = ThreadWriter(context, graph, parts.runs, parts.leases, events)
+                agent = cls(context, writer, parts.runs)
+                heart = asyncio.create_task(writer.renew_leases())
                 try:
                     yield agent
                 finally:
@@ -164,8 +138,6 @@ class FollowupAgent:
         finally:
             detach()
             await asyncio.to_thread(parts.close)
-            if parts.context.tasks is not None:
-                await parts.context.tasks.aclose()
 
     # --- async ---
 
@@ -199,8 +171,8 @@ class FollowupAgent:
         thread_id = check_thread_id(str(uuid.uuid4()) if thread_id is None else thread_id)
         options = self._options(max_steps, as_of)
         async with (
-            self._lease(thread_id, goal, known=known) as leg,
-            aclosing(self._drive(leg, {"user_goal": goal}, options)) as events,
+            self._writer.lease(thread_id, goal, known=known) as leg,
+            aclosing(self._writer.drive(leg, {"user_goal": goal}, options)) as events,
         ):
             async for event in events:
                 yield event
@@ -305,24 +277,23 @@ class FollowupAgent:
 
     async def astream_cancel(self, thread_id: str) -> AsyncGenerator[RunEvent]:
         """The same, step by step. A run that was cut off is ended as it stands."""
-        async with self._lease(thread_id) as leg:
-            snapshot = await self._snapshot(thread_id)
+        async with self._writer.lease(thread_id) as leg:
+            snapshot = await self._writer.snapshot(thread_id)
             leg.run = run = Run.from_state(thread_id, snapshot.values)
             if not snapshot.tasks:
                 raise NotWaiting(f"thread {thread_id} waits for nothing")
             if snapshot.interrupts:
                 command: Command[Any] = Command(resume={snapshot.interrupts[0].id: CANCEL})
                 options = self._options(run.max_steps, None)
-                async with aclosing(self._drive(leg, command, options)) as events:
+                async with aclosing(self._writer.drive(leg, command, options)) as events:
                     async for event in events:
                         yield event
             else:
-                await self._apply_stored_result(snapshot)
-                snapshot = await self._snapshot(thread_id)
+                snapshot = await self._writer.apply_stored_result(leg, snapshot)
                 leg.run = Run.from_state(thread_id, snapshot.values)
                 if not snapshot.tasks:
                     raise NotWaiting(f"thread {thread_id} waits for nothing: it has ended")
-                leg.run = await self._end(thread_id, "cancelled")
+                await self._writer.end(leg, "cancelled")
         yield RunStopped(leg.stopped)
 
     async def aresume(self, thread_id: str) -> Run:
@@ -334,34 +305,34 @@ class FollowupAgent:
 
     async def astream_resume(self, thread_id: str) -> AsyncGenerator[RunEvent]:
         """The same, step by step."""
-        async with self._lease(thread_id) as leg:
+        async with self._writer.lease(thread_id) as leg:
             try:
-                snapshot = await self._snapshot(thread_id, begun=False)
+                snapshot = await self._writer.snapshot(thread_id, begun=False)
             except UnknownThread:  # killed before anything of it was stored
-                await self._runs.call(lambda: self._index.forget(thread_id))
+                await self._runs.call(lambda: self._writer.index.forget(thread_id))
                 raise
-            if not _cut_off(snapshot):
+            if not is_cut_off(snapshot):
                 leg.run = run = Run.from_state(thread_id, snapshot.values)
                 waits = f"waits for an {run.waiting_for}" if run.waiting_for else "has ended"
                 raise NotWaiting(f"thread {thread_id} was not cut off: it {waits}")
             steps = snapshot.values.get("max_steps")
             options = self._options(steps, None)
-            async with aclosing(self._drive(leg, None, options)) as events:
+            async with aclosing(self._writer.drive(leg, None, options)) as events:
                 async for event in events:
                     yield event
         yield RunStopped(leg.stopped)
 
     async def aget(self, thread_id: str) -> Run:
         """The last run of a thread as it stands; UnknownThread."""
-        return Run.from_state(thread_id, (await self._snapshot(thread_id)).values)
+        return Run.from_state(thread_id, (await self._writer.snapshot(thread_id)).values)
 
     async def atimeline(self, thread_id: str) -> list[TimelineStep]:
         """The last run of a thread step by step, from its checkpoints; UnknownThread."""
-        return timeline(await self._history(thread_id))
+        return timeline(await self._writer.history(thread_id))
 
     async def acheckpoints(self, thread_id: str) -> list[Checkpoint]:
         """Every checkpoint of a thread, the oldest first; UnknownThread."""
-        return checkpoints(await self._history(thread_id))
+        return checkpoints(await self._writer.history(thread_id))
 
     async def afork(
         self, thread_id: str, at_step: int, *, edit: Mapping[str, Any] | None = None
@@ -371,28 +342,27 @@ class FollowupAgent:
         It inherits what was read, never what was approved or written. `edit` changes the state
         first. `aresume` then goes on with it. InvalidOption for a step or an edit that cannot be.
         """
-        history = await self._history(thread_id)
+        history = await self._writer.history(thread_id)
         snapshot = snapshot_after(history, at_step)
         fork = str(uuid.uuid4())
-        state = fork_of(snapshot.values, fork, edit or {}, self._context.tools.registry)
-        async with self._lease(fork) as leg:
-            await self._graph.aupdate_state(self._config(fork), state, as_node="intake")
+        state = fork_of(
+            snapshot.values, fork, edit or {}, self._context.tools.registry, self._context.timezone
+        )
+        async with self._writer.lease(fork) as leg:
+            leg.has_written = True
+            await self._writer.graph.aupdate_state(
+                self._writer.config(fork), state, as_node="intake"
+            )
             leg.run = await self.aget(fork)
         return leg.stopped
 
     async def athreads(self) -> list[ThreadEntry]:
         """What ran and what waits, the latest first."""
-        return await self._runs.call(self._index.entries)
+        return await self._runs.call(self._writer.index.entries)
 
     async def acut_off(self) -> list[str]:
         """Threads whose run was cut off and that nobody is going on with: `aresume` does."""
-
-        def find() -> list[str]:
-            held = self._leases.held()
-            running = [entry for entry in self._index.entries() if entry.status == "running"]
-            return [entry.thread_id for entry in running if entry.thread_id not in held]
-
-        return await self._runs.call(find)
+        return await self._runs.call(self._writer.cut_off)
 
     async def aexport(self, thread_id: str) -> dict[str, Any]:
         """One thread as plain JSON: its last run, the timeline, and what was done downstream."""
@@ -410,14 +380,8 @@ class FollowupAgent:
         One that waits, was cut off, or is being written to stays. The effect ledger stays whole.
         """
         moment = self._context.clock() - older_than
-        pruned = []
-        for thread_id in await self._runs.call(lambda: self._index.finished_before(moment)):
-            with suppress(ThreadBusy):
-                async with self._lease(thread_id):
-                    await self._graph.checkpointer.adelete_thread(thread_id)  # type: ignore[union-attr]
-                    await self._runs.call(lambda: self._index.forget(thread_id))  # noqa: B023
-                pruned.append(thread_id)
-        return pruned
+        old = await self._runs.call(lambda: self._writer.index.finished_before(moment))
+        return [thread_id for thread_id in old if await self._writer.forget(thread_id, moment)]
 
     def drain(self) -> None:
         """Ask every run to stop after its current step, and take nothing new. Returns at once.
@@ -425,24 +389,12 @@ class FollowupAgent:
         Each call then returns a run of status 'running', which can go on in another process. For a
         signal handler of the event loop's thread.
         """
-        self._draining = True
-        for control in self._controls:
-            control.request_drain()
+        self._writer.drain()
 
     async def adrain(self) -> None:
         """`drain`, and wait until no run is left."""
-        self.drain()
-        while self._writers:
-            await self._idle.wait()
-
-    def _enter(self) -> None:
-        self._writers += 1
-        self._idle.clear()
-
-    def _leave(self) -> None:
-        self._writers -= 1
-        if not self._writers:
-            self._idle.set()
+        self._writer.drain()
+        await self._writer.idle()
 
     # --- sync ---
 
@@ -540,7 +492,7 @@ class FollowupAgent:
         result: T = self._portal.call(function)
         return result
 
-    # --- one run, or one leg of it ---
+    # --- what may be asked of a thread ---
 
     def _options(self, max_steps: int | None, as_of: str | None) -> RunOptions:
         default = self._context.options
@@ -555,62 +507,6 @@ class FollowupAgent:
                 raise InvalidOption(str(error)) from error
         return RunOptions(max_steps=max_steps or default.max_steps, as_of=as_of, user=default.user)
 
-    @asynccontextmanager
-    async def _lease(
-        self, thread_id: str, goal: str | None = None, *, known: bool = False
-    ) -> AsyncIterator["_Leg"]:
-        """Be the one writer of this thread: ThreadBusy at once when somebody else is.
-
-        The transaction that takes the lease lists the thread as running, with a new `goal` if there
-        is one; the one that gives it back, as the run then stands. So a thread whose writer was
-        killed stays listed as running, and is looked at again, however far he came. A thread that
-        may be `known` is read first, to be refused before anything is written.
-        """
-        check_thread_id(thread_id)
-        if self._draining:
-            raise ShuttingDown(CLOSING)
-        self._enter()
-        leg = _Leg(thread_id)
-        try:
-            with storage_errors(thread_id):
-                if known:
-                    with suppress(UnknownThread):
-                        await self._snapshot(thread_id)
-                await self._acquire(thread_id, goal)
-                try:
-                    yield leg
-                finally:
-                    with CancelScope(shield=True):
-                        await self._runs.call(lambda: self._release(thread_id, leg.run))
-        finally:
-            self._leave()
-
-    async def _acquire(self, thread_id: str, goal: str | None) -> None:
-        def mark(thread_id: str, connection: Connection) -> None:
-            self._index.mark_running(thread_id, goal, self._context.clock(), connection)
-
-        taking = asyncio.ensure_future(
-            self._runs.call(lambda: self._leases.acquire(thread_id, mark))
-        )
-        try:
-            await asyncio.shield(taking)
-        except asyncio.CancelledError:  # the caller has gone, but the thread may have the lease yet
-            with CancelScope(shield=True), suppress(FollowupError, SQLAlchemyError):
-                await taking
-                await self._runs.call(lambda: self._release(thread_id, None))
-            raise
-
-    def _release(self, thread_id: str, run: Run | None) -> None:
-        with self._runs.writing() as connection:
-            if self._leases.release(thread_id, connection) and run is not None:
-                self._index.record(self._entry(run), connection)
-
-    async def _renew_leases(self) -> None:
-        while True:
-            await asyncio.sleep(self._leases.lease_s / 3)
-            with suppress(SQLAlchemyError):  # tried again; until then the fence protects the thread
-                await self._runs.call(self._leases.renew)
-
     async def _resume(
         self, thread_id: str, reply: Callable[[Run], Any], *, again: bool = False
     ) -> AsyncGenerator[RunEvent]:
@@ -619,159 +515,29 @@ class FollowupAgent:
         With `again`, a run that was cut off after it had taken an approval goes on with that one:
         the reply is not used, for nobody has been shown what the run may ask for next.
         """
-        async with self._lease(thread_id) as leg:
-            snapshot = await self._snapshot(thread_id)
+        async with self._writer.lease(thread_id) as leg:
+            snapshot = await self._writer.snapshot(thread_id)
             leg.run = run = Run.from_state(thread_id, snapshot.values)
             options = self._options(run.max_steps, None)
             graph_input: Command[Any] | None = None
-            if _cut_off(snapshot) and run.waiting_for is None:
+            if is_cut_off(snapshot) and run.waiting_for is None:
                 if not (again and snapshot.values["counters"]["approvals"]):
                     raise NotWaiting(
                         f"thread {thread_id} waits for nothing: it was cut off; go on with it "
                         f"(`followup resume {thread_id}`), ask again, or cancel it"
                     )
             else:
-                if _cut_off(snapshot):  # between the question and the pause: go on to the pause
-                    async with aclosing(self._drive(leg, None, options)) as events:
+                if is_cut_off(snapshot):  # between the question and the pause: go on to the pause
+                    async with aclosing(self._writer.drive(leg, None, options)) as events:
                         async for _ in events:
                             pass
-                    snapshot = await self._snapshot(thread_id)
+                    snapshot = await self._writer.snapshot(thread_id)
                 answer = reply(run)
                 graph_input = Command(resume={snapshot.interrupts[0].id: answer})
-            async with aclosing(self._drive(leg, graph_input, options)) as events:
+            async with aclosing(self._writer.drive(leg, graph_input, options)) as events:
                 async for event in events:
                     yield event
         yield RunStopped(leg.stopped)
-
-    async def _drive(
-        self, leg: "_Leg", graph_input: AgentInput | Command[Any] | None, options: RunOptions
-    ) -> AsyncGenerator[RunEvent]:
-        """Drive the graph and yield its events; then `leg.run` is the run as it stands."""
-        leg.run = None  # from here on the list says running, until it is known better
-        thread_id, control = leg.thread_id, RunControl()
-        self._controls.add(control)
-        if self._draining:
-            control.request_drain()
-        config = self._config(thread_id, options.max_steps)
-        state: Mapping[str, Any] = {}
-        try:
-            async for part in self._graph.astream(
-                graph_input,
-                config,
-                context=options,
-                stream_mode=["updates", "values"],
-                durability="sync",
-                control=control,
-                version="v2",
-            ):
-                if part["type"] == "values":
-                    state = part["data"]
-                if part["type"] != "updates":
-                    continue
-                for node, update in part["data"].items():
-                    for event in events_of(node, update or {}):
-                        self._leave()  # nobody waits for a consumer that never comes back
-                        try:
-                            yield event
-                        finally:
-                            self._enter()
-            leg.run = Run.from_state(thread_id, state)
-        except GraphRecursionError:
-            leg.run = await self._end(thread_id, "recursion_limit")
-        except GraphDrained as drained:
-            if not (await self._snapshot(thread_id, begun=False)).values.get("run_id"):
-                raise ShuttingDown(CLOSING) from drained  # nothing was looked at yet
-            leg.run = await self.aget(thread_id)
-        except LeftAsItIs as left:
-            raise left.error from left
-        finally:
-            self._controls.discard(control)
-
-    def _entry(self, run: Run) -> ThreadEntry:
-        return ThreadEntry(
-            thread_id=run.thread_id,
-            user_goal=run.user_goal,
-            status=run.status,
-            stop_reason=run.stop_reason,
-            updated_at=self._context.clock(),
-            waiting_for=run.waiting_for,
-        )
-
-    async def _end(self, thread_id: str, reason: StopReason) -> Run:
-        """End a run from outside, as `give_up` would have: its own limit was broken, or it was cut
-        off and is cancelled."""
-        config = self._config(thread_id)
-        state = (await self._graph.aget_state(config)).values
-        end = conclude(state, self._context.policy, reason)  # type: ignore[arg-type]
-        update = {
-            **end,
-            "pending_questions": [],
-            "approval": None,
-            "approved": None,
-            "messages": [AIMessage(end["final_answer"])],
-        }
-        await self._graph.aupdate_state(config, update, as_node="give_up")
-        return Run.from_state(thread_id, (await self._graph.aget_state(config)).values)
-
-    async def _apply_stored_result(self, snapshot: StateSnapshot) -> None:
-        """Bring a thread whose last node's result is stored, but no checkpoint with it, up to date.
-
-        LangGraph applies such results when a run goes on, not when a state is updated: so it goes
-        on, and stops before the next node.
-        """
-        if snapshot.tasks and not snapshot.next:
-            config = self._config(snapshot.config["configurable"]["thread_id"])
-            await self._graph.ainvoke(None, config, interrupt_before="*", durability="sync")
-
-    async def _snapshot(self, thread_id: str, *, begun: bool = True) -> StateSnapshot:
-        """The thread as it is stored; UnknownThread, IncompatibleThread, StorageError.
-
-        `begun` False: one that was killed before it had read its goal will do.
-        """
-        with unreadable(thread_id):
-            snapshot = await self._graph.aget_state(self._config(check_thread_id(thread_id)))
-        if not snapshot.values.get("run_id") and (begun or not snapshot.tasks):
-            raise UnknownThread(f"there is no thread {thread_id}; `followup threads` lists them")
-        check_version(snapshot.values)
-        return snapshot
-
-    async def _history(self, thread_id: str) -> list[StateSnapshot]:
-        """Every checkpoint, the oldest first."""
-        await self._snapshot(thread_id)
-        with unreadable(thread_id):
-            history = [s async for s in self._graph.aget_state_history(self._config(thread_id))]
-        return history[::-1]
-
-    def _config(self, thread_id: str, max_steps: int = MAX_STEPS_CEILING) -> RunnableConfig:
-        return {
-            "configurable": {"thread_id": thread_id},
-            "recursion_limit": recursion_limit(max_steps),
-        }
-
-
-@dataclass
-class _Leg:
-    """One stretch of writing to a thread."""
-
-    thread_id: str
-    run: Run | None = None
-    """How the run stands, as far as it is known; when the stretch ends, that is put on the list."""
-
-    @property
-    def stopped(self) -> Run:
-        """The run, which has stopped."""
-        if self.run is None:
-            raise RuntimeError("the run ended without a result")
-        return self.run
-
-
-def _cut_off(snapshot: StateSnapshot) -> bool:
-    """Whether something is left to do, and no pause before it.
-
-    `snapshot.next` leaves out a node whose result is stored while its checkpoint is not: a process
-    killed in between has a next step all the same.
-    """
-    return bool(snapshot.tasks) and not snapshot.interrupts
 
 
 def _require(run: Run, wanted: str, given_id: str | None, pending: Iterable[Any]) -> None:

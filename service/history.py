@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Annotated, Any
 
 from langgraph.types import StateSnapshot
@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, JsonValue, TypeAdapter, ValidationError, 
 from typing_extensions import TypedDict
 
 from followup_agent.goals.limits import MAX_STEPS_CEILING
+from followup_agent.goals.times import parse_as_of
 from followup_agent.service.errors import InvalidOption
 from followup_agent.state import NO_COUNTS, Evidence, Goal
 from followup_agent.tools.definition import explain
@@ -85,18 +86,28 @@ _EDIT: TypeAdapter[Edit] = TypeAdapter(Edit)
 
 
 def fork_of(
-    state: Mapping[str, Any], thread_id: str, edit: Mapping[str, JsonValue], tools: ToolRegistry
+    state: Mapping[str, Any],
+    thread_id: str,
+    edit: Mapping[str, JsonValue],
+    tools: ToolRegistry,
+    zone: tzinfo,
 ) -> dict[str, Any]:
     """The state of a fork: what was read stays, what was approved or written does not.
 
     InvalidOption for an edit that does not fit.
     """
     try:
-        changes = _EDIT.validate_python(dict(edit))
+        changes: dict[str, Any] = {**_EDIT.validate_python(dict(edit))}
     except ValidationError as error:
         raise InvalidOption(
             f"the edit does not fit: {explain(error)}; it may hold {', '.join(Edit.__annotations__)}"
         ) from error
+    if "as_of" in changes:
+        try:
+            as_of = parse_as_of(changes["as_of"], zone)
+        except ValueError as error:
+            raise InvalidOption(f"the edit does not fit: {error}") from error
+        changes |= {"as_of": as_of.isoformat(), "as_of_given": True}
     calls = [call for call in state["tool_history"] if not tools.is_write(call["tool_name"])]
     kept = {call["call_id"] for call in calls}
     facts = {

@@ -1,12 +1,11 @@
 """Open what an agent owns: log, runs database, leases, dependencies, saver; and close it again."""
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import ExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from anyio import CancelScope
 from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from followup_agent.graph.checkpoints import HeldEvents, open_saver
@@ -66,15 +65,14 @@ def open_parts(
 @asynccontextmanager
 async def opened_saver(parts: Parts) -> AsyncIterator[tuple[BaseCheckpointSaver[Any], HeldEvents]]:
     """The saver; ConfigurationError when it cannot be opened, and no other error is touched."""
-    opening = open_saver(parts.runs, parts.leases, parts.log.write)
-    try:
-        saver, events = await opening.__aenter__()
-    except Exception as error:
-        if not is_storage_error(error):
-            raise
-        raise ConfigurationError(f"the runs database {parts.runs.name}: {short(error)}") from error
-    try:
+    async with AsyncExitStack() as opened:
+        try:
+            opening = open_saver(parts.runs, parts.leases, parts.log.write)
+            saver, events = await opened.enter_async_context(opening)
+        except Exception as error:
+            if not is_storage_error(error):
+                raise
+            raise ConfigurationError(
+                f"the runs database {parts.runs.name}: {short(error)}"
+            ) from error
         yield saver, events
-    finally:
-        with CancelScope(shield=True):
-            await opening.__aexit__(None, None, None)

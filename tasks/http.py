@@ -23,12 +23,12 @@ TURNED_AWAY = frozenset({429, 503})
 
 
 class TaskServer(TaskSystem):
-    """A client of one task system. Safe to share between runs of one event loop."""
+    """A client of one task system. Safe to share between runs, on any number of event loops."""
 
     def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         """`url` is where tasks are POSTed. Connects at the first request."""
         self._url = url.rstrip("/")
-        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, transport=transport, trust_env=False)
+        self._transport = transport
 
     @override
     async def create(self, key: str, task: NewTask) -> Task:
@@ -42,7 +42,12 @@ class TaskServer(TaskSystem):
     async def _send(self, method: str, url: str, key: str, body: object) -> httpx.Response:
         headers = {"Idempotency-Key": key} if method == "POST" else {}
         try:
-            answer = await self._client.request(method, url, json=body, headers=headers)
+            # A client of its own for each request: a pooled connection belongs to the event loop
+            # that opened it, and tasks are few.
+            async with httpx.AsyncClient(
+                timeout=TIMEOUT_S, transport=self._transport, trust_env=False
+            ) as client:
+                answer = await client.request(method, url, json=body, headers=headers)
         except NEVER_ARRIVED as error:
             raise ToolUnavailable(f"the task system cannot be reached: {error}") from error
         except httpx.TransportError as error:  # it may have arrived
@@ -52,10 +57,6 @@ class TaskServer(TaskSystem):
         if answer.is_client_error and not (method == "GET" and answer.status_code == 404):
             raise ToolRefused(f"the task system refused: {answer.status_code} {answer.text[:200]}")
         return answer
-
-    @override
-    async def aclose(self) -> None:
-        await self._client.aclose()
 
 
 def _task(answer: httpx.Response) -> Task:

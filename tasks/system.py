@@ -44,6 +44,3 @@ class TaskSystem(Protocol):
 
     async def find(self, key: str) -> Task | None:
         """The task of this key; None when there is none."""
-
-    async def aclose(self) -> None:
-        """Close the connections."""

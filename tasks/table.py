@@ -44,10 +44,6 @@ class TaskTable(TaskSystem):
 
         return await self._database.read(query)
 
-    @override
-    async def aclose(self) -> None:
-        """Nothing: the database is closed by whoever opened it."""
-
 
 def _find(connection: Connection, key: str) -> Task | None:
     columns = (followup_tasks.c.task_id, followup_tasks.c.due_at, followup_tasks.c.thread_id)

@@ -14,7 +14,7 @@ one key, so that running it again under the key, after asking, makes no second e
 
 from dataclasses import replace
 
-from followup_agent.runs.ledger import Intent, Ledger
+from followup_agent.runs.ledger import Intent, Ledger, Standing
 from followup_agent.tools.definition import ToolContext
 from followup_agent.tools.outcome import Failed, Found, Outcome
 from followup_agent.tools.runner import Prepared, ToolRun, ToolRunner
@@ -29,14 +29,7 @@ async def run_once(
     attempts = 1 if standing.mine else 0  # made by this run before it was cut off, or by another
     if standing.state == "done":
         there = await tools.find(call, context)
-        outcome: Outcome = there
-        if standing.mine or call.tool.find is None:
-            outcome = there if isinstance(there, Found) else Found(standing.result or {})
-        elif not isinstance(there, Found):  # another's receipt is not this run's success
-            why = there.message if isinstance(there, Failed) else "it is no longer there downstream"
-            said = f"done before, by thread {standing.thread_id}, and not again; {why}"
-            outcome = Failed("refused", said)
-        return ToolRun(outcome, attempts, 0)
+        return ToolRun(_from_record(there, standing, call), attempts, 0)
     if standing.state == "open":
         there = await tools.find(call, context)
         if isinstance(there, Found):
@@ -54,6 +47,16 @@ async def run_once(
         )
     await ledger.receipt(intent, outcome.result, found=False)
     return run
+
+
+def _from_record(there: Outcome, standing: Standing, call: Prepared) -> Outcome:
+    """The outcome of an action that has a receipt, given what downstream says of it."""
+    if isinstance(there, Found):
+        return there
+    if standing.mine or call.tool.find is None:
+        return Found(standing.result or {})
+    why = there.message if isinstance(there, Failed) else "it is no longer there downstream"
+    return Failed("refused", f"done before, by thread {standing.thread_id}, and not again; {why}")
 
 
 async def _after_failure(

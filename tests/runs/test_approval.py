@@ -345,3 +345,47 @@ async def test_a_task_that_another_run_made_and_somebody_removed_is_not_made_aga
     assert (call["failure_kind"], call["success"]) == ("refused", False)
     assert "by thread one" in call["result_summary"]
     assert "已创建跟进任务" not in state["final_answer"]
+
+
+async def test_a_fact_that_is_no_longer_there_is_a_difference_too(
+    own_company: CustomerDatabase,
+) -> None:
+    """A tool of one's own may leave out what it does not know."""
+    from pydantic import Field
+
+    from followup_agent.tools.definition import ToolArgs, ToolDefinition, ToolResult
+    from followup_agent.tools.outcome import FactDraft
+
+    class Args(ToolArgs):
+        user_id: str = Field(description="Customer.")
+
+    class Result(ToolResult):
+        score: int | None
+
+    known = [71]
+    health = ToolDefinition(
+        name="get_health_score", description="The health score of a customer.", args=Args,
+        result=Result, run=lambda args: Result(score=known[0] if known else None), effect="read",
+        facts=lambda args, r: {} if r.score is None else {"health_score": FactDraft(r.score, "points")},
+    )  # fmt: skip
+    planner = Scripted(
+        tool("r", "get_health_score", user_id="user_123"),
+        tool("r", "send_followup_task", **SEND),
+        finish(),
+    )
+    harness = Harness(own_company, planner, tools=[health])
+    await harness.ask(GOAL)
+    known.clear()
+    again = await harness.resume(APPROVE)
+    assert again["status"] == "needs_input"
+    assert again["approval"]["remarks"] == ["health_score: 71 → ?"]
+
+
+async def test_an_edit_that_is_asked_again_is_told_as_a_pause(
+    own_company: CustomerDatabase,
+) -> None:
+    harness = Harness(own_company)
+    await harness.ask(GOAL)
+    await harness.resume(edit(user_id="user_456"))
+    names = [name for name in harness.log.names() if name in ("agent.interrupted", "agent.resumed")]
+    assert names == ["agent.interrupted", "agent.resumed", "agent.interrupted"]

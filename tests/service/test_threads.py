@@ -497,7 +497,7 @@ async def test_what_is_stored_is_on_the_disk_before_it_counts(home: Path) -> Non
         with agent._runs.reading() as connection:
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        saver = agent._graph.checkpointer
+        saver = agent._writer.graph.checkpointer
         async with saver.conn.execute("PRAGMA synchronous") as cursor:  # type: ignore[union-attr]
             assert (await cursor.fetchone())[0] == 2
 
@@ -518,3 +518,104 @@ async def test_a_stream_left_open_holds_up_no_closing_either(home: Path) -> None
     await events.aclose()
     async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
         assert (await agent.aresume("t")).status == "completed"
+
+
+async def test_more_runs_at_once_than_connections_wait_for_each_other(home: Path) -> None:
+    """B31, B94: none fails because of our own burst."""
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        runs = await asyncio.gather(
+            *(agent.aask("user_123 要跟进吗", max_steps=1) for _ in range(120)),
+            return_exceptions=True,
+        )
+    assert {type(run).__name__ for run in runs} == {"Run"}
+
+
+def test_a_refused_call_changes_nothing_on_the_list(home: Path) -> None:
+    """B13: no side effect, not even the time."""
+    now = [NOW]
+    with FollowupAgent.open(home=home, clock=lambda: now[0]) as agent:
+        agent.ask("user_123 要跟进吗", thread_id="done")
+        agent.ask("要跟进吗", thread_id="asks")
+        before = agent.threads()
+        now[0] += timedelta(days=1)
+        for call in (
+            lambda: agent.approve("done"),
+            lambda: agent.cancel("done"),
+            lambda: agent.resume("done"),
+            lambda: agent.approve("asks"),
+            lambda: agent.resume("asks"),
+        ):
+            with pytest.raises(NotWaiting):
+                call()
+        assert agent.threads() == before
+
+
+def test_a_thread_that_is_used_again_while_old_ones_are_forgotten_stays(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between looking for old threads and forgetting one, somebody asks on it."""
+    from followup_agent.runs.index import ThreadIndex
+
+    now = [NOW]
+    with FollowupAgent.open(home=home, clock=lambda: now[0]) as agent:
+        agent.ask("user_123 要跟进吗", thread_id="t")
+        now[0] += timedelta(days=40)
+        look = ThreadIndex.finished_before
+        old = look(agent._writer.index, NOW + timedelta(days=1))
+        agent.ask(TASK, thread_id="t")
+        first = [True]
+
+        def looked_before(self: ThreadIndex, *arguments: Any) -> Any:
+            if first.pop() if first else False:
+                return old
+            return look(self, *arguments)
+
+        monkeypatch.setattr(ThreadIndex, "finished_before", looked_before)
+        assert agent.prune(timedelta(days=30)) == []
+        assert agent.approve("t").status == "completed"
+
+
+def test_a_fork_as_of_another_time_is_checked_and_read_as_of_then(home: Path) -> None:
+    with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
+        agent.ask(TASK, thread_id="t")
+        for wrong in ("yesterday", "2026-13-01", ""):
+            with pytest.raises(InvalidOption, match="as_of"):
+                agent.fork("t", 0, edit={"as_of": wrong})
+        fork = agent.fork("t", 0, edit={"as_of": "2026-02-20"})
+        assert fork.as_of.startswith("2026-02-20")
+        waits = agent.resume(fork.thread_id)
+        assert waits.waiting_for == "approval"
+        assert agent.approve(fork.thread_id).status == "completed"
+
+
+async def test_a_step_that_is_run_again_in_the_same_process_is_told_once(home: Path) -> None:
+    """The caller leaves at every moment there is, and comes back."""
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        for pause in range(0, 120, 7):
+            thread = f"t{pause}"
+            call = asyncio.create_task(agent.aask("user_123 要跟进吗", thread_id=thread))
+            for _ in range(pause):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            try:
+                await agent.aresume(thread)
+            except (NotWaiting, UnknownThread):
+                continue
+    told = [
+        (e["runId"], e["step"], e["eventName"], (e.get("decision") or {}).get("toolName"))
+        for e in read_log(home / "logs" / "followup.jsonl")
+    ]
+    assert len(told) == len(set(told))
+
+
+async def test_a_run_that_was_cut_off_and_cancelled_says_in_the_log_that_it_ended(
+    home: Path,
+) -> None:
+    async with FollowupAgent.aopen(home=home, clock=lambda: NOW) as agent:
+        await leave_after(agent, ToolCalled)
+        await agent.acancel("t")
+    last = read_log(home / "logs" / "followup.jsonl")[-1]
+    assert last["eventName"] == "agent.run.finished"
+    assert last["sessionId"] == "t"
+    assert last["state"] == {"status": "failed", "stopReason": "cancelled"}

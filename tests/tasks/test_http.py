@@ -3,13 +3,14 @@
 import asyncio
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support import APPROVE, NOW, TASK_GOAL, Harness, eventually
+from support import APPROVE, NOW, TASK_GOAL, Harness, eventually, fill
 
 from followup_agent.customers.database import CustomerDatabase
 from followup_agent.service.errors import ConfigurationError
@@ -35,11 +36,9 @@ def server() -> Iterator[TaskServer]:
 
 
 @pytest.fixture
-async def client(server: TaskServer) -> AsyncIterator[Client]:
+def client(server: TaskServer) -> Client:
     """A client of it."""
-    opened = Client(server.url)
-    yield opened
-    await opened.aclose()
+    return Client(server.url)
 
 
 async def test_one_key_makes_one_task_and_finds_it(server: TaskServer, client: Client) -> None:
@@ -64,7 +63,6 @@ async def test_a_server_that_cannot_be_reached_was_surely_not_told() -> None:
     client = Client(f"http://127.0.0.1:{port}/tasks")
     with pytest.raises(ToolUnavailable, match="cannot be reached"):
         await client.create("k", TASK)
-    await client.aclose()
 
 
 class Moody(BaseHTTPRequestHandler):
@@ -113,7 +111,6 @@ async def test_each_answer_has_its_own_meaning(
         with pytest.raises(raised):
             await client.create("k", TASK)
     finally:
-        await client.aclose()
         server.shutdown()
         server.server_close()
 
@@ -171,3 +168,26 @@ async def test_a_request_without_a_key_or_json_is_refused(server: TaskServer) ->
 def test_a_tasks_url_that_is_no_http_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="FOLLOWUP_TASKS_URL"):
         load_settings(tasks_url=url)
+
+
+def test_one_graph_makes_tasks_from_any_event_loop(
+    tmp_path: Path, server: TaskServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B51: as LangGraph's server and plain scripts use it, with what the environment says."""
+    from langgraph.checkpoint.memory import InMemorySaver
+    from langgraph.types import Command
+
+    from followup_agent.graph import build_graph
+    from followup_agent.service.wiring import context_from_environment
+
+    fill(tmp_path / "customers.db").close()
+    monkeypatch.setenv("FOLLOWUP_HOME", str(tmp_path))
+    monkeypatch.setenv("FOLLOWUP_TASKS_URL", server.url)
+    graph = build_graph(context_from_environment, checkpointer=InMemorySaver())
+    for number, customer in enumerate(("user_123", "user_456", "user_789")):
+        config: Any = {"configurable": {"thread_id": f"t{number}"}}
+        goal: Any = {"user_goal": f"给 {customer} 建一个跟进任务"}
+        asyncio.run(graph.ainvoke(goal, config))
+        done = asyncio.run(graph.ainvoke(Command(resume=APPROVE), config))
+        assert done["status"] == "completed", done["last_error"]
+    assert len(server.tasks) == 3
