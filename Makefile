@@ -8,7 +8,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export LANGSMITH_TRACING := false
 export LANGSMITH_TEST_TRACKING := false
 
-.PHONY: demo test unit slow crash postgres fmt lint type bench clean
+.PHONY: demo test unit evals slow crash postgres fmt lint type bench clean
 
 demo: $(VENV)/base
 	@rm -rf $(DEMO_HOME)
@@ -18,13 +18,17 @@ demo: $(VENV)/base
 	@echo
 	@$(BIN)/followup ask 'Does user_456 need priority follow-up?' --planner rules --home $(DEMO_HOME)
 
-test: lint type unit slow crash
+test: lint type unit evals slow crash
 
 unit: $(VENV)/dev
-	$(BIN)/pytest -q -n auto -m "not slow"
+	$(BIN)/pytest -q -n auto tests -m "not slow"
+
+evals: $(VENV)/dev
+	$(BIN)/followup eval run
+	$(BIN)/pytest -q -n auto evals
 
 slow: $(VENV)/dev postgres
-	$(BIN)/pytest -q -n auto --dist loadfile -m "slow and not crash"
+	$(BIN)/pytest -q -n auto --dist loadfile tests -m "slow and not crash"
 
 crash: $(VENV)/dev postgres
 	$(BIN)/pytest -q -n auto tests/crash
@@ -67,5 +71,5 @@ $(VENV)/typed: $(VENV)/dev $(shell git ls-files '*.py' 2>/dev/null)
 	$(PYTHON) -m venv $(VENV)-typed
 	@rm -rf build/wheel build/lib && mkdir -p build
 	$(BIN)/python -m build --wheel --outdir build/wheel . > build/wheel.log
-	$(VENV)-typed/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt --force-reinstall "$$(ls build/wheel/*.whl)[postgres]"
+	$(VENV)-typed/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt --force-reinstall "$$(ls build/wheel/*.whl)[evals,postgres]" types-PyYAML
 	@touch $@

@@ -25,6 +25,14 @@ threads = typer.Typer(
 )
 app.add_typer(threads)
 
+evals = typer.Typer(
+    name="eval",
+    help="Judge the planner, the policy and the tools by fixed cases.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(evals)
+
 Home = Annotated[
     Path | None, typer.Option("--home", help="Folder of the databases and logs (FOLLOWUP_HOME).")
 ]
@@ -317,3 +325,127 @@ def data_import(
     return filling.load(
         files, mapping=mapping, folder=folder, replace=replace, as_json=as_json, home=home
     )
+
+
+Dataset = Annotated[str, typer.Option("--dataset", help="Name of the LangSmith dataset.")]
+Tags = Annotated[
+    list[str] | None,
+    typer.Option("--tag", help="Only cases with this tag, language or tier; may be repeated."),
+]
+Folder = Annotated[
+    Path | None, typer.Option("--cases", help="Folder of your own cases. Default: the package's.")
+]
+
+
+def _need_evals() -> None:
+    """ConfigurationError when the extra is not installed."""
+    from importlib.util import find_spec
+
+    from followup_agent.service.errors import ConfigurationError
+
+    missing = [name for name in ("jinja2", "openevals", "scipy", "yaml") if not find_spec(name)]
+    if missing:
+        raise ConfigurationError(
+            f"evals need the extra ({', '.join(missing)} is missing): "
+            "pip install 'followup-agent[evals]'"
+        )
+
+
+@evals.command("run")
+def eval_run(
+    planner: Annotated[
+        str | None, typer.Option("--planner", help="rules or llm. Default: rules.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="Chat model to judge.")] = None,
+    tag: Tags = None,
+    case: Annotated[
+        list[str] | None, typer.Option("--case", help="Only this case; may be repeated.")
+    ] = None,
+    cases: Folder = None,
+    gates: Annotated[
+        Path | None, typer.Option("--gates", help="Another gates.toml than the package's.")
+    ] = None,
+    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times each case is run.")] = 1,
+    concurrency: Annotated[
+        int, typer.Option("--concurrency", min=1, help="Cases under way at once.")
+    ] = 4,
+    laws: Annotated[
+        bool, typer.Option("--laws", help="Check the metamorphic laws as well.")
+    ] = False,
+    planner_only: Annotated[
+        bool, typer.Option("--planner-only", help="Decide in recorded states; no tool is run.")
+    ] = False,
+    only_errored: Annotated[
+        Path | None,
+        typer.Option(
+            "--only-errored", help="Only cases that a busy server stopped in this report."
+        ),
+    ] = None,
+    langsmith: Annotated[
+        bool, typer.Option("--langsmith", help="As an experiment on the LangSmith dataset.")
+    ] = False,
+    dataset: Dataset = "followup-agent",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the whole report to this file (JSON).")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write the report to this file as a page.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run the cases and report; exits with 1 below the gates."""
+    _need_evals()
+    from followup_agent.cli import evals as instrument
+
+    return instrument.run(
+        planner=planner,
+        model=model,
+        tags=tag or [],
+        names=case or [],
+        folder=cases,
+        gates=gates,
+        repeat=repeat,
+        concurrency=concurrency,
+        laws=laws,
+        alone=planner_only,
+        only_errored=only_errored,
+        langsmith=dataset if langsmith else None,
+        out=out,
+        page=page,
+        as_json=as_json,
+    )
+
+
+@evals.command("list")
+def eval_list(tag: Tags = None, cases: Folder = None, as_json: Json = False) -> int:
+    """The cases, one line each."""
+    _need_evals()
+    from followup_agent.cli import evals as instrument
+
+    return instrument.listing(tags=tag or [], folder=cases, as_json=as_json)
+
+
+@evals.command("compare")
+def eval_compare(
+    first: Annotated[Path, typer.Argument(help="A report that `eval run --out` has written.")],
+    second: Annotated[Path, typer.Argument(help="Another one.")],
+    as_json: Json = False,
+) -> int:
+    """What got better, what got worse, and whether that may be chance."""
+    _need_evals()
+    from followup_agent.cli import evals as instrument
+
+    return instrument.comparing(first, second, as_json=as_json)
+
+
+@evals.command("record")
+def eval_record(
+    out: Annotated[Path, typer.Argument(help="File of recorded states to write (.jsonl.gz).")],
+    cases: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Record the states of all cases, for --planner-only."""
+    _need_evals()
+    from followup_agent.cli import evals as instrument
+
+    return instrument.record_states(out=out, folder=cases, as_json=as_json)

@@ -54,7 +54,9 @@ _EN_ROLLING = re.compile(
     r"\b(?P<number>[0-9]+|(?:a\s+)?couple\s+of|"
     r"(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[\s\-]+(?:one|two|three|four|five|six|seven|eight|nine))?|"
     + "|".join(sorted(_EN_WORDS, key=len, reverse=True))
-    + r")[\s\-]*(?P<unit>day|d|week|fortnight|month|quarter|year)s?\b",
+    # Digits may touch their unit (7d), a word may not: "and" is not "an" + "d".
+    + r")(?:(?<=[0-9])[\s\-]*|(?<![0-9])[\s\-]+)"
+    r"(?P<unit>day|d|week|fortnight|month|quarter|year)s?\b",
     re.IGNORECASE,
 )
 _EN_PAST_ONE = re.compile(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NOT_SHIPPED = {"tests", "evals", "benchmarks", "notebooks", "docs", "build"}
+NOT_SHIPPED = {"tests", "benchmarks", "notebooks", "docs", "build"}
 
 
 def folders_with_code() -> set[str]:
