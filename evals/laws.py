@@ -178,6 +178,8 @@ def _note(result: LawResult, law: str, variant: Variant, before: Episode, after:
 
 def _broken(law: str, before: Verdict | None, after: Verdict | None, episode: Episode) -> str:
     """How the law was broken; empty when it held."""
+    if law == "one_more_urgent_ticket" and episode.approvals:
+        return ""  # a task is proposed now that it is needed: the verdict comes with the answer
     if before is None or after is None:
         return "there is no verdict any more"
     if law == "one_more_urgent_ticket":

@@ -4,6 +4,7 @@ Nothing of the user's settings is read: an eval can never write to anybody's tas
 """
 
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -45,6 +46,9 @@ from followup_agent.tools.runner import ToolRunner
 
 BUSY_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that say something of the server's load, nothing of the answer's quality."""
+
+
+_ERROR_ID = re.compile(r"error [0-9a-f]{8}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +158,8 @@ def recorded_state(state: Mapping[str, Any]) -> dict[str, Any]:
     plain = {key: value for key, value in state.items() if key not in left_out}
     plain |= {"session_id": "recorded", "run_id": "recorded"}
     plain["tool_history"] = [{**call, "duration_ms": 0} for call in state["tool_history"]]
-    copied: dict[str, Any] = json.loads(json.dumps(plain))
+    text = _ERROR_ID.sub("error 0", json.dumps(plain))
+    copied: dict[str, Any] = json.loads(text)
     return copied
 
 

@@ -38,6 +38,7 @@ _NO_TASK = _words(
 )
 _WHETHER_TASK = _words(
     rf"(?:要不要|需不需要|是否需要|是否|该不该|用不用){_SAME_CLAUSE}{{0,16}}?{_ZH_MAKE}",
+    rf"(?:需要|有必要|应该|该|要){_SAME_CLAUSE}{{0,16}}?{_ZH_MAKE}{_SAME_CLAUSE}{{0,24}}?(?:吗|么|嘛)",
     rf"\b(?:should|shall|must|do)\s+(?:i|we|you)\s+(?:have\s+to\s+|need\s+to\s+)?{_EN_MAKE}\b",
 )
 _ABOUT_A_TASK = _words(
@@ -52,6 +53,7 @@ _TASK_QUESTION = _words(
 """About a task that may be there already."""
 _UNDO_TASK = _words(
     rf"(?:删除|取消|关闭|撤销|去掉){_SAME_CLAUSE}{{0,16}}?(?:任务|待办|提醒)",
+    rf"(?:任务|待办|提醒)\s*(?:给|都|先|全部)?\s*(?:删除|删|取消|关闭|撤销|去掉)",
     rf"\b(?:delete|cancel|remove|close|undo)\b{_SAME_CLAUSE}{{0,30}}?\b(?:tasks?|to-?dos?|reminders?)\b",
 )
 """There is no tool for it: better to say what can be done than to judge."""

@@ -241,10 +241,10 @@ def test_time_is_that_of_the_attempt_that_counts() -> None:
     with busy_server(per_second=1, second=0.5) as server:
         planner = Asking(f"http://127.0.0.1:{server.server_address[1]}/")
         report = evaluate(
-            cases_of(3), Subject(planner=planner), concurrency=1, wait=wait_random(0.3, 0.4)
+            cases_of(3), Subject(planner=planner), concurrency=1, wait=wait_random(0.8, 0.9)
         )
     assert report.passed == 3
-    assert report.measures["seconds"]["max"] < 0.3
+    assert report.measures["seconds"]["max"] < 0.8
 
 
 # --- from anywhere ---

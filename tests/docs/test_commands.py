@@ -12,31 +12,34 @@ import pytest
 from typer.main import get_command
 
 from followup_agent.cli.app import app
+from followup_agent.testing.langsmith_server import LangSmithServer
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+EVALS = (ROOT / "evals" / "README.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 WAITS = ("要不要跟进' --thread", "Create a follow-up task")
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of this language in the README."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    """The code blocks of this language in a page."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-def commands() -> list[str]:
-    """The shell commands of the README, in order, without their remarks."""
-    return [re.sub(r"\s{2,}#.*", "", line) for block in blocks("sh") for line in block.splitlines()]
+def commands(page: str = README) -> list[str]:
+    """The shell commands of a page, in order, without their remarks."""
+    lines = [line for block in blocks("sh", page) for line in block.splitlines()]
+    return [re.sub(r"\s{2,}#.*", "", line) for line in lines]
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(command: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """One `followup` command in this folder."""
     words = shlex.split(command)
     assert words[0] == "followup"
     return subprocess.run(
         [sys.executable, "-m", "followup_agent.cli.start", *words[1:]],
-        cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60,
-        env={**os.environ, "FOLLOWUP_HOME": str(folder / "home")},
+        cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120,
+        env={**os.environ, "FOLLOWUP_HOME": str(folder / "home"), **variables},
     )  # fmt: skip
 
 
@@ -56,6 +59,16 @@ def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
         done = run(command, tmp_path)
         expected = 3 if any(words in command for words in WAITS) else 0
         assert done.returncode == expected, (command, done.stderr)
+
+
+@pytest.mark.slow
+def test_every_command_of_the_evals_page_runs(tmp_path: Path) -> None:
+    """In order; those that talk to LangSmith, with a server of that kind on loopback."""
+    with LangSmithServer().running() as server:
+        given = {"LANGSMITH_ENDPOINT": server.url, "LANGSMITH_API_KEY": "test"}
+        for command in commands(EVALS):
+            done = run(command, tmp_path, **given)
+            assert done.returncode == 0, (command, done.stdout[-500:], done.stderr)
 
 
 @pytest.mark.slow

@@ -248,11 +248,22 @@ def test_a_task_that_is_declined_is_not_wanted(text: str) -> None:
     [
         "要不要给 user_123 创建任务",
         "需不需要给 user_123 建任务",
+        "user_123 需要安排人回访吗？",
+        "有必要给 user_123 建个任务吗",
         "Should I create a task for user_123?",
     ],
 )
 def test_asking_whether_to_make_a_task_is_no_order_to_make_one(text: str) -> None:
     assert read(text)["task"] != "requested"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["把 user_123 那个跟进任务取消掉", "user_123 的任务先删了吧", "Cancel the task of user_123"],
+)
+def test_undoing_a_task_is_neither_a_judgement_nor_a_wish_for_one(text: str) -> None:
+    goal = read(text)
+    assert (goal["kind"], goal["task"]) == ("unclear", "none")
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ CALENDAR = [
     ("上个礼拜", 7, "2026-03-01"),
     ("上星期", 7, "2026-03-01"),
     ("last week", 7, "2026-03-01"),
+    ("what was ordered and paid last week", 7, "2026-03-01"),
     ("previous week", 7, "2026-03-01"),
     ("本周", 1, None),
     ("这周", 1, None),
