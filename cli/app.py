@@ -384,6 +384,10 @@ def eval_run(
     langsmith: Annotated[
         bool, typer.Option("--langsmith", help="As an experiment on the LangSmith dataset.")
     ] = False,
+    upload: Annotated[
+        bool,
+        typer.Option(help="With --langsmith: --no-upload uses its runner and sends nothing."),
+    ] = True,
     dataset: Dataset = "followup-agent",
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the whole report to this file (JSON).")
@@ -410,6 +414,7 @@ def eval_run(
         alone=planner_only,
         only_errored=only_errored,
         langsmith=dataset if langsmith else None,
+        upload=upload,
         out=out,
         page=page,
         as_json=as_json,
@@ -436,6 +441,36 @@ def eval_compare(
     from followup_agent.cli import evals as instrument
 
     return instrument.comparing(first, second, as_json=as_json)
+
+
+@evals.command("push")
+def eval_push(
+    dataset: Dataset = "followup-agent",
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Delete the examples whose case is gone.")
+    ] = False,
+    cases: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Bring a LangSmith dataset in step with the cases."""
+    _need_evals()
+    from followup_agent.cli import langsmith
+
+    return langsmith.push(dataset, remove=remove, folder=cases, as_json=as_json)
+
+
+@evals.command("pull")
+def eval_pull(
+    project: Annotated[str, typer.Option("--project", help="Tracing project to read.")],
+    out: Annotated[Path, typer.Option("--out", help="File of cases to write (YAML).")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Runs to look at.")] = 100,
+    as_json: Json = False,
+) -> int:
+    """Make cases from annotated runs."""
+    _need_evals()
+    from followup_agent.cli import langsmith
+
+    return langsmith.pull(project, out=out, limit=limit, as_json=as_json)
 
 
 @evals.command("record")

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from followup_agent.cli.output import console, notice, print_json
 from followup_agent.cli.start import FAILED, OK, imports_done
-from followup_agent.evals.cases import load_cases, select
+from followup_agent.evals.cases import Case, load_cases, select
 from followup_agent.evals.compare import Comparison, compare
 from followup_agent.evals.evaluate import evaluate
 from followup_agent.evals.page import html
@@ -17,7 +17,9 @@ from followup_agent.evals.report import (
     Gates,
     Rate,
     Report,
+    describe,
     load_gates,
+    make_report,
     read_report,
 )
 from followup_agent.evals.running import run_cases
@@ -44,6 +46,7 @@ def run(
     alone: bool,
     only_errored: Path | None,
     langsmith: str | None,
+    upload: bool,
     out: Path | None,
     page: Path | None,
     as_json: bool,
@@ -52,7 +55,7 @@ def run(
     subject = _subject(planner, model)
     limits = load_gates(gates)
     for path in (out, page):
-        _writable(path)
+        writable(path)
     if alone:
         return _planner_only(subject, tags, names, limits, folder, as_json=as_json)
     cases = select(load_cases(folder), tags=tags, names=names)
@@ -62,19 +65,17 @@ def run(
         cases = [case for case in cases if case.name in busy]
         if not cases:
             raise UsageError(f"{only_errored}: no case of this report was stopped by a busy server")
-    with _progress() as progress:
-        bars = {"cases": progress.add_task("cases", total=len(cases) * repeat)}
+    if langsmith is not None:
         if laws:
-            bars["laws"] = progress.add_task("laws", total=None)
-        report = evaluate(
-            cases,
-            subject,
-            repeat=repeat,
-            concurrency=concurrency,
-            laws=laws,
-            gates=limits,
-            on_done=lambda stage, episode: progress.advance(bars[stage]),
+            raise UsageError("the laws are checked offline: run --laws without --langsmith")
+        from followup_agent.cli.langsmith import experiment
+
+        episodes = experiment(
+            langsmith, cases, subject, repeat=repeat, concurrency=concurrency, upload=upload
         )
+        report = make_report(cases, episodes, describe(subject, cases), gates=limits)
+    else:
+        report = _judge(cases, subject, repeat, concurrency, limits, laws=laws)
     if out is not None:
         out.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
     if page is not None:
@@ -84,6 +85,31 @@ def run(
     else:
         show(report)
     return OK if report.gate.ok else FAILED
+
+
+def _judge(
+    cases: Sequence[Case],
+    subject: Subject,
+    repeat: int,
+    concurrency: int,
+    gates: Gates,
+    *,
+    laws: bool,
+) -> Report:
+    """Run them, with bars on a terminal."""
+    with _progress() as progress:
+        bars = {"cases": progress.add_task("cases", total=len(cases) * repeat)}
+        if laws:
+            bars["laws"] = progress.add_task("laws", total=None)
+        return evaluate(
+            cases,
+            subject,
+            repeat=repeat,
+            concurrency=concurrency,
+            laws=laws,
+            gates=gates,
+            on_done=lambda stage, episode: progress.advance(bars[stage]),
+        )
 
 
 def _progress() -> Progress:
@@ -106,7 +132,7 @@ def _subject(planner: str | None, model: str | None) -> Subject:
     return Subject()
 
 
-def _writable(path: Path | None) -> None:
+def writable(path: Path | None) -> None:
     """InvalidOption before the work, not after it."""
     if path is None:
         return
@@ -160,7 +186,7 @@ def listing(*, tags: Sequence[str], folder: Path | None, as_json: bool) -> int:
 
 def record_states(*, out: Path, folder: Path | None, as_json: bool) -> int:
     """Record what the rules see and decide, for `--planner-only`."""
-    _writable(out)
+    writable(out)
     cases = load_cases(folder)
     episodes = asyncio.run(run_cases(cases, Subject(), keep_states=True))
     states = record(cases, episodes)

@@ -15,7 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.parser import BytesParser
 from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,8 +26,11 @@ from typing_extensions import override
 
 Item = dict[str, Any]
 INFO: Item = {
-    "version": "0.12.0",
-    "instance_flags": {"dataset_examples_multipart_enabled": True},
+    "version": "0.16.0",
+    "instance_flags": {
+        "dataset_examples_multipart_enabled": True,
+        "zstd_compression_enabled": True,
+    },
     "batch_ingest_config": {
         "use_multipart_endpoint": True,
         "scale_up_qsize_trigger": 1000,
@@ -50,9 +53,12 @@ class LangSmithServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int = 0) -> None:
-        """Listen on 127.0.0.1."""
+    def __init__(self, port: int = 0, *, api_key: str | None = None) -> None:
+        """Listen on 127.0.0.1; any key will do when none is named."""
         super().__init__(("127.0.0.1", port), _Handler)
+        self.api_key = api_key
+        self.refuse: dict[str, int] = {}
+        """Path to the HTTP status that it is answered with instead."""
         self.datasets: dict[str, Item] = {}
         self.examples: dict[str, Item] = {}
         self.sessions: dict[str, Item] = {}
@@ -61,6 +67,7 @@ class LangSmithServer(ThreadingHTTPServer):
         self.feedback: dict[str, Item] = {}
         self.requests: list[tuple[str, str]] = []
         self.lock = threading.RLock()
+        self.put_session({"name": "default"})  # as every workspace has: the client looks for one
 
     @property
     def url(self) -> str:
@@ -80,7 +87,7 @@ class LangSmithServer(ThreadingHTTPServer):
 
     def writes(self) -> list[tuple[str, str]]:
         """The requests that changed, or were to change, something."""
-        reading = ("/runs/query",)
+        reading = ("/runs/query", "/api/v2/runs/query")
         return [(m, p) for m, p in self.requests if m != "GET" and p not in reading]
 
     # --- what is kept ---
@@ -128,9 +135,11 @@ class LangSmithServer(ThreadingHTTPServer):
         return found
 
     def put_session(self, body: Item) -> Item:
-        """A new project."""
-        session = {"tenant_id": TENANT, "start_time": _now(), **body}
-        session.setdefault("id", str(uuid.uuid4()))
+        """A new project; ValueError for a name that is taken."""
+        if any(known["name"] == body["name"] for known in self.sessions.values()):
+            raise ValueError("a project of this name exists")
+        session: Item = {"id": str(uuid.uuid4()), "tenant_id": TENANT, "start_time": _now()}
+        session |= {"reference_dataset_id": None, **body}
         self.sessions[session["id"]] = session
         return session
 
@@ -145,13 +154,18 @@ class LangSmithServer(ThreadingHTTPServer):
 
     def put_feedback(self, body: Item) -> Item:
         """A new feedback."""
-        feedback = {"created_at": _now(), "modified_at": _now(), **body}
+        feedback = {"created_at": _now(), "modified_at": _now(), "trace_id": None, **body}
         feedback.setdefault("id", str(uuid.uuid4()))
         self.feedback[feedback["id"]] = feedback
         return feedback
 
     def query_runs(self, body: Item) -> Item:
-        """Runs of projects, root runs or all, of a trace."""
+        """Runs of projects, root runs or all, of a trace: as servers before 0.16 are asked."""
+        found = self._runs_of(body)
+        return {"runs": found[: body.get("limit") or 100], "cursors": {"next": None}}
+
+    def _runs_of(self, body: Item) -> list[Item]:
+        """Newest first."""
         found = [
             run
             for run in self.runs.values()
@@ -160,12 +174,39 @@ class LangSmithServer(ThreadingHTTPServer):
             and (not body.get("id") or run["id"] in body["id"])
             and (body.get("trace") is None or run.get("trace_id") == body["trace"])
         ]  # fmt: skip
-        found.sort(key=lambda run: str(run.get("start_time")), reverse=True)
-        return {"runs": found[: body.get("limit") or 100], "cursors": {"next": None}}
+        return sorted(found, key=lambda run: str(run.get("start_time")), reverse=True)
+
+    def query_runs_v2(self, body: Item) -> Item:
+        """Runs of projects, newest first, in pages; of the last day, unless told otherwise."""
+        wanted = re.fullmatch(r'eq\(feedback_key, "(\w+)"\)', body.get("filter", ""))
+        if "filter" in body and wanted is None:
+            raise ValueError("only the filter eq(feedback_key, …) is known here")
+        noted = {f["run_id"] for f in self.feedback.values() if wanted and f["key"] == wanted[1]}
+        yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+        since = _moment(body.get("min_start_time", yesterday))
+        query = {"session": body["project_ids"], "is_root": body.get("is_root")}
+        found = [
+            run
+            for run in self._runs_of(query)
+            if _moment(run["start_time"]) >= since and (wanted is None or run["id"] in noted)
+        ]
+        start = int(body.get("cursor") or 0)
+        end = start + int(body.get("page_size") or 100)
+        fields = {"id", *(name.lower() for name in body.get("selects", []))}
+        return {
+            "items": [{k: v for k, v in run.items() if k in fields} for run in found[start:end]],
+            "next_cursor": str(end) if end < len(found) else None,
+        }
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat()
+
+
+def _moment(text: str) -> datetime:
+    """A time of LangSmith's, which is UTC with or without saying so."""
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def _page(items: list[Item], query: dict[str, list[str]]) -> list[Item]:
@@ -194,6 +235,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = self._body()
         with self.server.lock:
             self.server.requests.append((method, parts.path))
+            status = self.server.refuse.get(parts.path)
+            if self.server.api_key not in (None, self.headers.get("x-api-key")):
+                status = 401
+            if status is not None:
+                self._answer(status, {"detail": "refused"})
+                return
             try:
                 for verb, pattern, answer in _ROUTES:
                     match = re.fullmatch(pattern, parts.path)
@@ -207,6 +254,14 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(409, {"detail": str(error)})
 
     def _body(self) -> bytes:
+        body = self._raw_body()
+        if self.headers.get("Content-Encoding") == "zstd":
+            import zstandard  # the langsmith package has it
+
+            return zstandard.ZstdDecompressor().decompressobj().decompress(body)
+        return body
+
+    def _raw_body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
             return self.rfile.read(int(self.headers.get("Content-Length", 0)))
         chunks = []
@@ -221,9 +276,13 @@ class _Handler(BaseHTTPRequestHandler):
         head = f"Content-Type: {self.headers['Content-Type']}\r\n\r\n".encode()
         message = BytesParser(policy=HTTP).parsebytes(head + body)
         found: dict[str, Any] = {}
-        for part in message.iter_parts():  # type: ignore[attr-defined] # of the policy's own class
-            name = part.get_param("name", header="content-disposition")
-            found[name] = json.loads(part.get_payload(decode=True))
+        for part in message.walk():
+            name, content = (
+                part.get_param("name", header="content-disposition"),
+                part.get_payload(decode=True),
+            )
+            if isinstance(name, str) and isinstance(content, bytes):
+                found[name] = json.loads(content)
         return found
 
     def ingest(self, parts: dict[str, Any]) -> None:
@@ -312,6 +371,7 @@ _ROUTES: list[tuple[str, str, Answer]] = [
     ("GET", "/datasets", _list_datasets),
     ("GET", f"/datasets/{_ID}", lambda h, m, q, b: _one(h.server.datasets, m[1])),
     ("GET", "/examples", lambda h, m, q, b: _page(h.server.examples_of(q), q)),
+    ("GET", f"/examples/{_ID}", lambda h, m, q, b: _one(h.server.examples, m[1])),
     ("POST", _EXAMPLES, lambda h, m, q, b: h.server.put_examples(m[1], h.multipart(b), new=True)),
     ("PATCH", _EXAMPLES, lambda h, m, q, b: h.server.put_examples(m[1], h.multipart(b), new=False)),
     ("DELETE", "/examples", _delete_examples),
@@ -323,6 +383,7 @@ _ROUTES: list[tuple[str, str, Answer]] = [
     ("POST", "/runs/batch", _ingest_batch),
     ("POST", "/runs", lambda h, m, q, b: h.server.put_run(json.loads(b))),
     ("PATCH", f"/runs/{_ID}", lambda h, m, q, b: h.server.put_run({**json.loads(b), "id": m[1]})),
+    ("POST", "/api/v2/runs/query", lambda h, m, q, b: h.server.query_runs_v2(json.loads(b))),
     ("POST", "/runs/query", lambda h, m, q, b: h.server.query_runs(json.loads(b))),
     ("POST", "/feedback", lambda h, m, q, b: h.server.put_feedback(json.loads(b))),
     ("GET", "/feedback", _list_feedback),

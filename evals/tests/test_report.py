@@ -284,6 +284,16 @@ def test_without_a_network_it_is_the_same_and_nothing_is_tried(tmp_path: Path) -
     assert document["passed"] == document["cases"] == 4
 
 
+@pytest.mark.slow
+def test_a_hundred_and_twenty_cases_take_less_than_twenty_seconds() -> None:
+    cases = load_cases()[:120]
+    started = time.perf_counter()
+    report = evaluate(cases)
+    taken = time.perf_counter() - started
+    assert report.cases == 120
+    assert taken < 20.0
+
+
 # --- reports beside each other, and as a page ---
 
 

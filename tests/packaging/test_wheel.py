@@ -47,6 +47,8 @@ def test_the_wheel_holds_all_of_it_and_no_generic_name(tmp_path: Path) -> None:
             assert f"followup_agent/{folder}/{path.name}" in names
     assert "followup_agent/py.typed" in names
     assert "followup_agent/judgement/policy.toml" in names
+    data = {"worlds.yaml", "gates.toml", "report.html.j2", "states.jsonl.gz", "cases/seed.yaml"}
+    assert {f"followup_agent/evals/{name}" for name in data} <= set(names)
     assert not [
         name for name in names if "test_" in name or "conftest" in name or "/tests/" in name
     ]
