@@ -24,7 +24,6 @@ unit: $(VENV)/dev
 	$(BIN)/pytest -q -n auto tests -m "not slow"
 
 evals: $(VENV)/dev
-	$(BIN)/followup eval run
 	$(BIN)/pytest -q -n auto evals
 
 slow: $(VENV)/dev postgres

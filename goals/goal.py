@@ -53,7 +53,7 @@ _TASK_QUESTION = _words(
 """About a task that may be there already."""
 _UNDO_TASK = _words(
     rf"(?:删除|取消|关闭|撤销|去掉){_SAME_CLAUSE}{{0,16}}?(?:任务|待办|提醒)",
-    rf"(?:任务|待办|提醒)\s*(?:给|都|先|全部)?\s*(?:删除|删|取消|关闭|撤销|去掉)",
+    r"(?:任务|待办|提醒)\s*(?:给|都|先|全部)?\s*(?:删除|删|取消|关闭|撤销|去掉)",
     rf"\b(?:delete|cancel|remove|close|undo)\b{_SAME_CLAUSE}{{0,30}}?\b(?:tasks?|to-?dos?|reminders?)\b",
 )
 """There is no tool for it: better to say what can be done than to judge."""

@@ -17,7 +17,7 @@ from followup_agent.state import AgentState
 from followup_agent.tools import BUILT_IN
 
 BASELINE = [case for case in load_cases() if case.tier == "baseline"]
-JUDGEMENTS = [case for case in BASELINE if "judgement" in case.tags and not case.turns]
+JUDGEMENTS = [case for case in BASELINE if "judgement" in case.tags and not case.turns][::3]
 
 
 def red(report: Report) -> set[str]:
@@ -100,5 +100,4 @@ def test_a_tool_that_counts_closed_tickets_turns_only_task_completion_red() -> N
 
 
 def test_without_a_mutant_the_same_cases_are_green() -> None:
-    report = evaluate([case for case in BASELINE if {"judgement", "orders"} & set(case.tags)])
-    assert report.gate.problems == []
+    assert evaluate([*JUDGEMENTS, *asked_to("orders"), *asked_to("window")]).gate.problems == []

@@ -65,6 +65,7 @@ def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
 def test_every_command_of_the_evals_page_runs(tmp_path: Path) -> None:
     """In order; those that talk to LangSmith, with a server of that kind on loopback."""
     with LangSmithServer().running() as server:
+        server.put_session({"name": "my-project"})
         given = {"LANGSMITH_ENDPOINT": server.url, "LANGSMITH_API_KEY": "test"}
         for command in commands(EVALS):
             done = run(command, tmp_path, **given)
@@ -122,7 +123,7 @@ def test_every_command_and_setting_named_exists() -> None:
     from followup_agent.service.settings import Settings
 
     known = get_command(app).commands  # type: ignore[attr-defined]
-    pages = [README, *(p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md"))]
+    pages = [README, EVALS, *(p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md"))]
     for page in pages:
         for name in re.findall(r"`followup ([a-z]+)", page):
             assert name in known, name
