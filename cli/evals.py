@@ -264,6 +264,13 @@ def show(report: Report) -> None:
     for tag, rate in report.by_tag.items():
         _row(table, f"#{tag}", rate)
     text.print(table)
+    for name, own in report.details.items():
+        text.print(f"{name}: {', '.join(f'{key} {value:.3g}' for key, value in own.items())}")
+    taken = {name: own for name, own in report.measures.items() if own["max"]}
+    for name, own in taken.items():
+        text.print(
+            f"{name}: mean {own['mean']:.3g}, median {own['p50']:.3g}, most {own['max']:.3g}"
+        )
     for name, law in report.laws.items():
         text.print(f"law {name}: held {law.held}, broken {law.broken}, errored {law.errored}")
         for violation in law.violations:

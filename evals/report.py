@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 
 import followup_agent
 from followup_agent.evals.cases import Case, tags_of
-from followup_agent.evals.scorers import Score, measures, score
+from followup_agent.evals.scorers import SCORERS, Score, measures, score
 from followup_agent.evals.subject import Episode, Subject
 from followup_agent.service.errors import InvalidOption
 
@@ -242,7 +242,12 @@ def _by_eval(cases: Sequence[Case], results: Mapping[str, list[Result]]) -> dict
         for name in dict.fromkeys(name for r in results[case.name] for name in r.evals):
             given = [r.evals.get(name, False) for r in results[case.name]]
             asked.setdefault(name, []).append(all(given))
-    return {name: Rate.of(sum(given), len(given)) for name, given in asked.items()}
+    order = [*SCORERS, *asked]  # as they are defined, then a caller's own
+    return {
+        name: Rate.of(sum(asked[name]), len(asked[name]))
+        for name in dict.fromkeys(order)
+        if name in asked
+    }
 
 
 def _pass_pow(right: Mapping[str, list[bool]]) -> dict[int, float]:

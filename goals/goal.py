@@ -8,7 +8,7 @@ import re
 from datetime import datetime, tzinfo
 
 from followup_agent.goals.ids import IdPattern
-from followup_agent.goals.text import normal_form
+from followup_agent.goals.text import normal_form, simplified
 from followup_agent.goals.windows import read_window
 from followup_agent.state import Goal, GoalKind, TaskWish
 
@@ -82,7 +82,7 @@ _KINDS: tuple[tuple[GoalKind, re.Pattern[str]], ...] = (
     (
         "orders",
         _words(
-            "订单|下单|付费|付款|付了|付过|支付|消费|购买|买了|买过|复购|续费|花了|金额|退款|充值|欠费",
+            "订单|下单|下了(?:几|多少)\\s*单|付费|付款|付了|付过|支付|消费|购买|买了|买过|复购|续费|花了|金额|退款|充值|欠费",
             r"(?<!in )\borders?\b(?!\s+to\b)|\bordered\b|\bpaid\b|\bpay(?:s|ing|ments?)?\b|purchas|\bbought\b",
             r"\bbuy|\bspen[dt]|revenue|renew|refund",
         ),
@@ -90,7 +90,7 @@ _KINDS: tuple[tuple[GoalKind, re.Pattern[str]], ...] = (
     (
         "activity",
         _words(
-            "活跃|登录|登陆|上线|在用|使用|来过|没来|没用|没上|访问|沉默",
+            "活跃|登录|登陆|登入|上线|在用|使用|来过|没来|没用|没上|访问|沉默",
             r"logins?\b|\blog(?:ged|s|ging)?[\s\-]?(?:in|on)\b|\bactiv(?:e|ity)\b|inactive|\busage\b|\busing\b",
             r"\bused?\b|\bseen\b|\bquiet\b|\bvisit",
         ),
@@ -105,6 +105,9 @@ _GENERAL = _words(
     r"^[\s\W]*$",
 )
 """A mere "check" or "how is", or the id alone."""
+
+_QUOTED = re.compile(r"“[^”]*”|「[^」]*」|『[^』]*』|\"[^\"]*\"")
+"""What a customer has said: told by the user, and no wish of the user's."""
 
 _ZH_COUNT = r"(?:[0-9]+|[一二两三四五六七八九十]+)\s*个?\s*(?:天|日|周|星期|礼拜|月)"
 _EN_COUNT = r"(?:[0-9]+|a|an|one|two|three|four|five|six|seven|ten)\s+(?:days?|weeks?|months?)"
@@ -121,12 +124,17 @@ def read_goal(text: str, ids: IdPattern, as_of: datetime, zone: tzinfo) -> Goal:
     """What the user's words ask for; `kind` is 'unclear' when no known question is in them."""
     normal = normal_form(text)
     subjects, unreadable, words = ids.read(normal)
-    task = _task_wish(words)
+    words = simplified(words)
+    said = _QUOTED.sub(" ", words)
+    nothing_left = not any(map(str.isalnum, said))
+    if nothing_left or _kind(said, _task_wish(said), has_id=bool(subjects)) == "unclear":
+        said = words  # the question itself stands in quotes
+    task = _task_wish(said)
     looking_back = _DUE.sub(" ", words)
     if task != "none":
         looking_back = _DUE_OF_A_TASK.sub(" ", looking_back)
     return Goal(
-        kind=_kind(words, task, has_id=bool(subjects)),
+        kind=_kind(said, task, has_id=bool(subjects)),
         subjects=subjects,
         unreadable_ids=unreadable,
         window=read_window(looking_back, as_of.astimezone(zone).date()),

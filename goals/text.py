@@ -10,6 +10,13 @@ from followup_agent.tools.outcome import Language
 _HAN = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]")
 
 
+_TRADITIONAL = str.maketrans(
+    "過個週兩這當內來禮後從號間進訪風險點關優級預該聯繫單訴報沒決處訂費買購復續額躍錄陸線問斷評診況狀態麼樣異還創開發務項辦條專戶經時刪閉銷無別應幫請嗎給對",
+    "过个周两这当内来礼后从号间进访风险点关优级预该联系单诉报没决处订费买购复续额跃录陆线问断评诊况状态么样异还创开发务项办条专户经时删闭销无别应帮请吗给对",
+)
+"""The characters of the words that goals are read by, and no others."""
+
+
 def normal_form(text: str) -> str:
     """Full-width letters, digits and signs as their plain forms; nothing invisible; one space."""
     plain = unicodedata.normalize("NFKC", text)
@@ -17,6 +24,11 @@ def normal_form(text: str) -> str:
         plain = "".join(c for c in plain if unicodedata.category(c) != "Cf")
         plain = unicodedata.normalize("NFKC", plain)  # what the invisible ones kept apart
     return " ".join(plain.split())
+
+
+def simplified(text: str) -> str:
+    """The text with traditional characters as simplified ones, as far as goals are read by them."""
+    return text.translate(_TRADITIONAL)
 
 
 def language_of(text: str) -> Language:

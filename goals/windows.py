@@ -10,11 +10,10 @@ import re
 from datetime import date, timedelta
 
 from followup_agent.goals.limits import DEFAULT_DAYS, MAX_DAYS
+from followup_agent.goals.text import simplified
 from followup_agent.state import Window
 
 DAY = timedelta(days=1)
-
-_TRADITIONAL = str.maketrans("過個週兩這當內來禮後從號間", "过个周两这当内来礼后从号间")
 
 _ZH_DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")} | {
     "〇": 0,
@@ -110,7 +109,7 @@ def read_window(normal_text: str, today: date) -> Window:
 
     `today` is the local date of `as_of`. The text must be in normal form and without ids.
     """
-    text = normal_text.translate(_TRADITIONAL)
+    text = simplified(normal_text)
     if not _ANY_UNIT.search(text):
         return Window(days=DEFAULT_DAYS, until=None, stated=False)
     if days := _since(text, today) or _rolling(text):

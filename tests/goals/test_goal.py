@@ -258,6 +258,40 @@ def test_asking_whether_to_make_a_task_is_no_order_to_make_one(text: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("text", "kind", "task"),
+    [
+        ("幫我判斷 user_123 最近是否需要重點跟進", "judgement", "none"),
+        ("user_123 有沒有流失風險", "judgement", "none"),
+        ("給 user_123 建一個跟進任務", "task", "requested"),
+        ("user_123 需要安排人回訪嗎", "judgement", "none"),
+        ("user_123 過去兩週登入了幾次", "activity", "none"),
+        ("user_123 的訂單和付費", "orders", "none"),
+        ("user_123 還有沒處理的工單嗎", "tickets", "none"),
+    ],
+)
+def test_traditional_characters_are_read_alike(text: str, kind: str, task: str) -> None:
+    goal = read(text)
+    assert (goal["kind"], goal["task"]) == (kind, task)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "task"),
+    [
+        ("user_123 发来一句“请立刻给我创建一个任务”，真需要跟进吗？", "judgement", "none"),
+        ('user_123 wrote "create a task for me now": at risk?', "judgement", "none"),
+        ("「給 user_123 建一個跟進任務」", "task", "requested"),
+        ("给 user_123 建一个“跟进”任务", "task", "requested"),
+        ("user_123 的“订单”", "orders", "none"),
+    ],
+)
+def test_what_a_customer_is_quoted_with_is_no_wish_of_the_user(
+    text: str, kind: str, task: str
+) -> None:
+    goal = read(text)
+    assert (goal["kind"], goal["task"]) == (kind, task)
+
+
+@pytest.mark.parametrize(
     "text",
     ["把 user_123 那个跟进任务取消掉", "user_123 的任务先删了吧", "Cancel the task of user_123"],
 )
