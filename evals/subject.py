@@ -3,6 +3,7 @@
 Nothing of the user's settings is read: an eval can never write to anybody's task system.
 """
 
+import asyncio
 import json
 import re
 import shutil
@@ -49,6 +50,10 @@ BUSY_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 
 _ERROR_ID = re.compile(r"error [0-9a-f]{8}")
+
+
+CASE_LIMIT_S = 300.0
+"""A case that takes longer hangs: it is ended as unfinished, and the others go on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,18 +213,29 @@ class Bench:
         return own
 
     async def run(
-        self, case: Case, subject: Subject, *, attempt: int = 1, keep_states: bool = False
+        self,
+        case: Case,
+        subject: Subject,
+        *,
+        attempt: int = 1,
+        keep_states: bool = False,
+        limit_s: float = CASE_LIMIT_S,
     ) -> Episode:
         """Run a case through all its turns. Never raises for what the subject did."""
-        world = case.company()
-        path = self._company(world)
+        episode = Episode(case=case.name, attempt=attempt)
+        try:
+            world = case.company()
+            tools = world.tools({tool.name: tool for tool in subject.tools})
+            path = self._company(world)
+        except Exception as error:  # the case itself is wrong
+            episode.crash = crash_of(error)
+            return episode
         database = CustomerDatabase(f"sqlite:///{path}")
         ids = learn_pattern(world.customers)
         planner = Observed(subject.planner_for(ids.example), keep_states=keep_states)
-        registry = ToolRegistry(world.tools({tool.name: tool for tool in subject.tools}))
         context = AgentContext(
             planner=planner,
-            tools=ToolRunner(registry, self._log.error),
+            tools=ToolRunner(ToolRegistry(tools), self._log.error),
             customers=database,
             policy=subject.policy,
             ids=ids,
@@ -231,12 +247,16 @@ class Bench:
             tenant=f"{case.name} {attempt} {path.stem}",  # no case meets another's tasks
             options=RunOptions(max_steps=case.max_steps, as_of=case.as_of),
         )
-        episode = Episode(case=case.name, attempt=attempt)
         started = time.perf_counter()
+        limit = asyncio.timeout(limit_s)
         try:
-            await self._play(case, context, episode)
+            async with limit:
+                await self._play(case, context, episode)
         except Exception as error:
             episode.crash = crash_of(planner.error or error)
+            if limit.expired():
+                why = f"not done after {limit_s:g} s"
+                episode.crash = Crash(kind="unfinished", message=why)
         episode.seconds = time.perf_counter() - started
         episode.decisions, episode.states = planner.decisions, planner.states
         failed = episode.run is not None and episode.run.stop_reason == "planner_failed"

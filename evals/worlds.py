@@ -10,13 +10,22 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
 from importlib import resources
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    model_validator,
+)
 
 from followup_agent.customers.load import Rows
+from followup_agent.service.settings import known_zone
 from followup_agent.tools.definition import ToolDefinition, ToolRefused, ToolUnavailable
 
 Moment = float | AwareDatetime
@@ -95,7 +104,7 @@ class World(Closed):
     """One company at one moment."""
 
     as_of: AwareDatetime = datetime.fromisoformat("2026-03-02T07:30:00+08:00")
-    timezone: str = "Asia/Shanghai"
+    timezone: Annotated[str, AfterValidator(known_zone)] = "Asia/Shanghai"
     customers: dict[str, Customer]
     faults: dict[str, FaultKind] = Field(default_factory=dict)
     """Tool name to what it does."""
@@ -160,9 +169,13 @@ class World(Closed):
         return rows
 
     def tools(self, built_in: Mapping[str, ToolDefinition]) -> list[ToolDefinition]:
-        """The tools as they behave here; KeyError for a fault of a tool that is none."""
+        """The tools as they behave here; ValueError for a fault of a tool that is none."""
         tools = dict(built_in)
         for name, kind in self.faults.items():
+            if name not in tools:
+                raise ValueError(
+                    f"a fault of {name!r}, which is no tool; they are {', '.join(tools)}"
+                )
             tools[name] = faulty(tools[name], kind)
         return list(tools.values())
 

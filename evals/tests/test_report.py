@@ -24,7 +24,7 @@ from followup_agent.evals.evaluate import aevaluate, evaluate
 from followup_agent.evals.page import html
 from followup_agent.evals.report import Gates, Rate, load_gates, make_report
 from followup_agent.evals.scorers import SCORERS, Score, task_completion
-from followup_agent.evals.subject import Episode, Subject
+from followup_agent.evals.subject import Bench, Crash, Episode, Subject
 from followup_agent.judgement.policy import load_policy
 from followup_agent.planners.rules import RulePlanner
 from followup_agent.state import AgentState
@@ -362,6 +362,11 @@ def test_cases_are_chosen_by_tag_and_by_name() -> None:
             "expected_status",
         ),
         ("- {name: a, input: x, language: zh, tags: [t], expect: 1}", "expect"),
+        (
+            "- {name: a, input: x, language: zh, tags: [t], expected_status: failed,"
+            " world: {customers: {}, timezone: Mars/Base}}",
+            "timezone",
+        ),
         ("a: [", "cannot be read as YAML"),
         ("a: 1", "no list"),
         ("", "no list"),
@@ -377,6 +382,34 @@ def test_a_wrong_case_is_named_with_its_file_and_key(
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=reason):
         load_cases(tmp_path)
+
+
+class Hanging:
+    """A planner that never comes back."""
+
+    name = "hanging"
+
+    async def decide(self, state: AgentState) -> Mapping[str, Any]:
+        """Wait."""
+        await asyncio.Event().wait()
+        return {}
+
+
+async def test_a_case_that_hangs_is_ended_as_unfinished() -> None:
+    (case,) = cases_of(1)
+    with Bench.temporary() as bench:
+        episode = await bench.run(case, Subject(planner=Hanging()), limit_s=0.05)
+    assert episode.crash == Crash(kind="unfinished", message="not done after 0.05 s")
+
+
+def test_a_fault_of_no_tool_errors_its_case_alone() -> None:
+    wrong = Case.model_validate(
+        {"name": "wrong", "input": "user_123?", "language": "en", "tags": ["t"],
+         "faults": {"get_weather": "timeout"}, "expected_status": "completed"}
+    )  # fmt: skip
+    report = evaluate([wrong, *cases_of(2)])
+    assert (report.passed, report.errored) == (2, 1)
+    assert "'get_weather', which is no tool" in report.failures[0].reason
 
 
 def test_two_cases_of_one_name_are_refused(tmp_path: Path) -> None:
