@@ -1,7 +1,7 @@
 """`followup eval`: run the cases, compare reports, keep a LangSmith dataset in step."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -264,13 +264,11 @@ def show(report: Report) -> None:
     for tag, rate in report.by_tag.items():
         _row(table, f"#{tag}", rate)
     text.print(table)
-    for name, own in report.details.items():
-        text.print(f"{name}: {', '.join(f'{key} {value:.3g}' for key, value in own.items())}")
-    taken = {name: own for name, own in report.measures.items() if own["max"]}
-    for name, own in taken.items():
-        text.print(
-            f"{name}: mean {own['mean']:.3g}, median {own['p50']:.3g}, most {own['max']:.3g}"
-        )
+    for name, figures in report.details.items():
+        text.print(f"{name}: {_figures(figures)}")
+    for name, figures in report.measures.items():
+        if figures["max"]:  # nothing is spent on models by the rules
+            text.print(f"{name}: {_figures(figures)}")
     for name, law in report.laws.items():
         text.print(f"law {name}: held {law.held}, broken {law.broken}, errored {law.errored}")
         for violation in law.violations:
@@ -294,3 +292,7 @@ def show(report: Report) -> None:
     text.print(f"judged: {', '.join(f'{k} {v}' for k, v in report.subject.items() if v)}")
     for problem in report.gate.problems:
         text.print(f"below the gate: {problem}")
+
+
+def _figures(figures: Mapping[str, float]) -> str:
+    return ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
