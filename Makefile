@@ -47,15 +47,17 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-# With the extras whose types it checks. mypy cannot see through an editable install of a mapped root: it checks the installed wheel.
-type: $(VENV)/typed
-	cd build && ../$(VENV)/bin/python -m mypy --config-file ../pyproject.toml --python-executable ../$(VENV)-typed/bin/python -p followup_agent
+# mypy cannot see through an editable install of a mapped root: it checks an installed copy.
+type: $(VENV)/dev
+	@rm -rf build/typed build/lib && mkdir -p build
+	$(PIP) install --no-deps --target build/typed .
+	cd build/typed && ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml -p followup_agent
 
 bench: $(VENV)/dev
 	$(BIN)/python benchmarks/run.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-typed build *.egg-info
+	rm -rf $(VENV) build *.egg-info
 
 $(VENV)/base: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -64,11 +66,4 @@ $(VENV)/base: pyproject.toml constraints.txt
 
 $(VENV)/dev: $(VENV)/base
 	$(PIP) install -c constraints.txt -e '.[dev]'
-	@touch $@
-
-$(VENV)/typed: $(VENV)/dev $(shell git ls-files '*.py' 2>/dev/null)
-	$(PYTHON) -m venv $(VENV)-typed
-	@rm -rf build/wheel build/lib && mkdir -p build
-	$(BIN)/python -m build --wheel --outdir build/wheel . > build/wheel.log
-	$(VENV)-typed/bin/python -m pip --disable-pip-version-check -q install -c constraints.txt --force-reinstall "$$(ls build/wheel/*.whl)[evals,postgres]" types-PyYAML
 	@touch $@

@@ -49,7 +49,7 @@ BUSY_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """HTTP statuses that say something of the server's load, nothing of the answer's quality."""
 
 
-_ERROR_ID = re.compile(r"error [0-9a-f]{8}")
+_OWN_IDS = re.compile(r"(error |task_)[0-9a-f]{8,12}")
 
 
 CASE_LIMIT_S = 300.0
@@ -163,7 +163,7 @@ def recorded_state(state: Mapping[str, Any]) -> dict[str, Any]:
     plain = {key: value for key, value in state.items() if key not in left_out}
     plain |= {"session_id": "recorded", "run_id": "recorded"}
     plain["tool_history"] = [{**call, "duration_ms": 0} for call in state["tool_history"]]
-    text = _ERROR_ID.sub("error 0", json.dumps(plain))
+    text = _OWN_IDS.sub(r"\1" + "0", json.dumps(plain))
     copied: dict[str, Any] = json.loads(text)
     return copied
 

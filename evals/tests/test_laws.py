@@ -104,9 +104,9 @@ def test_a_policy_by_which_urgency_soothes_breaks_the_law() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
 def test_the_laws_hold_over_the_cases(part: int) -> None:
-    """Every second case here; `followup eval run --laws` takes them all."""
+    """Every fourth case here; `followup eval run --laws` takes them all."""
     baseline = [case for case in load_cases() if case.tier == "baseline"]
-    report = evaluate(baseline[part::8], laws=True)
+    report = evaluate(baseline[part::16], laws=True)
     for name, law in report.laws.items():
         assert law.violations == [], name
-    assert sum(law.held for law in report.laws.values()) > 30
+    assert sum(law.held for law in report.laws.values()) > 15

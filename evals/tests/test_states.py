@@ -34,10 +34,13 @@ async def test_a_thousand_states_take_less_than_five_seconds() -> None:
 
 async def test_the_recorded_states_are_those_of_the_cases(tmp_path: Path) -> None:
     """Else run `followup eval record evals/states.jsonl.gz` and look at what has changed."""
-    cases = load_cases()
+    assert {s.case for s in read_states()} == {c.name for c in load_cases() if c.tier == "baseline"}
+    cases = load_cases()[::4]
     states = record(cases, await run_cases(cases, Subject(), keep_states=True))
     write_states(states, tmp_path / "states.jsonl.gz")
-    fresh, known = read_states(tmp_path / "states.jsonl.gz"), read_states()
+    names = {case.name for case in cases}
+    fresh = read_states(tmp_path / "states.jsonl.gz")
+    known = [state for state in read_states() if state.case in names]
     assert [(s.case, s.step) for s in fresh] == [(s.case, s.step) for s in known]
     assert fresh == known
 
