@@ -190,6 +190,8 @@ def record_states(*, out: Path, folder: Path | None, as_json: bool) -> int:
     cases = load_cases(folder)
     episodes = asyncio.run(run_cases(cases, Subject(), keep_states=True))
     states = record(cases, episodes)
+    if not states:
+        raise UsageError(f"no case passes, so there is nothing to record; {out} is left as it is")
     write_states(states, out)
     document = {"states": len(states), "cases": len({one.case for one in states})}
     if as_json:

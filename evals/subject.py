@@ -163,7 +163,7 @@ def recorded_state(state: Mapping[str, Any]) -> dict[str, Any]:
     plain = {key: value for key, value in state.items() if key not in left_out}
     plain |= {"session_id": "recorded", "run_id": "recorded"}
     plain["tool_history"] = [{**call, "duration_ms": 0} for call in state["tool_history"]]
-    text = _OWN_IDS.sub(r"\1" + "0", json.dumps(plain))
+    text = _OWN_IDS.sub(r"\g<1>0", json.dumps(plain))
     copied: dict[str, Any] = json.loads(text)
     return copied
 

@@ -117,6 +117,15 @@ def test_the_cases_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)[0]["input"].startswith("帮我判断")
 
 
+def test_states_of_cases_that_fail_are_not_recorded(
+    wrong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "states.jsonl.gz"
+    assert _run(["eval", "record", str(out), "--cases", str(wrong)]) == USAGE
+    assert "nothing to record" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_the_planner_alone_is_judged_in_recorded_states(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
