@@ -11,18 +11,15 @@ import argparse
 import json
 import re
 import sys
-import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.parser import BytesParser
 from email.policy import HTTP
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from typing_extensions import override
+from followup_agent.testing.loopback import JsonHandler, LoopbackServer
 
 Item = dict[str, Any]
 INFO: Item = {
@@ -47,15 +44,12 @@ class NotThere(Exception):
     """404."""
 
 
-class LangSmithServer(ThreadingHTTPServer):
+class LangSmithServer(LoopbackServer):
     """The server. Everything is kept by id; `requests` lists method and path of every request."""
-
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(self, port: int = 0, *, api_key: str | None = None) -> None:
         """Listen on 127.0.0.1; any key will do when none is named."""
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(port, _Handler)
         self.api_key = api_key
         self.refuse: dict[str, int] = {}
         """Path to the HTTP status that it is answered with instead."""
@@ -66,24 +60,12 @@ class LangSmithServer(ThreadingHTTPServer):
         self.runs: dict[str, Item] = {}
         self.feedback: dict[str, Item] = {}
         self.requests: list[tuple[str, str]] = []
-        self.lock = threading.RLock()
         self.put_session({"name": "default"})  # as every workspace has: the client looks for one
 
     @property
     def url(self) -> str:
         """For LANGSMITH_ENDPOINT."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    @contextmanager
-    def running(self) -> Iterator["LangSmithServer"]:
-        """Serve in a thread until the block ends."""
-        thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.shutdown()
-            self.server_close()
+        return self.address
 
     def writes(self) -> list[tuple[str, str]]:
         """The requests that changed, or were to change, something."""
@@ -214,8 +196,7 @@ def _page(items: list[Item], query: dict[str, list[str]]) -> list[Item]:
     return items[offset : offset + int(query.get("limit", ["100"])[0])]
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(JsonHandler):
     server: LangSmithServer
 
     def do_GET(self) -> None:
@@ -239,19 +220,19 @@ class _Handler(BaseHTTPRequestHandler):
             if self.server.api_key not in (None, self.headers.get("x-api-key")):
                 status = 401
             if status is not None:
-                self._answer(status, {"detail": "refused"})
+                self.answer(status, {"detail": "refused"})
                 return
             try:
                 for verb, pattern, answer in _ROUTES:
                     match = re.fullmatch(pattern, parts.path)
                     if match and verb == method:
-                        self._answer(200, answer(self, match, parse_qs(parts.query), body))
+                        self.answer(200, answer(self, match, parse_qs(parts.query), body))
                         return
-                self._answer(404, {"detail": f"{method} {parts.path} is not spoken here"})
+                self.answer(404, {"detail": f"{method} {parts.path} is not spoken here"})
             except NotThere as error:
-                self._answer(404, {"detail": f"there is no {error}"})
+                self.answer(404, {"detail": f"there is no {error}"})
             except ValueError as error:
-                self._answer(409, {"detail": str(error)})
+                self.answer(409, {"detail": str(error)})
 
     def _body(self) -> bytes:
         body = self._raw_body()
@@ -298,18 +279,6 @@ class _Handler(BaseHTTPRequestHandler):
                 whole.setdefault(item_id, {"id": item_id}).update(value)
         for run in whole.values():
             self.server.put_run(run)
-
-    def _answer(self, status: int, document: Any) -> None:
-        text = json.dumps(document, ensure_ascii=False).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json; charset=utf-8")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    @override
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
 
 
 Answer = Callable[[_Handler, "re.Match[str]", dict[str, list[str]], bytes], Any]

@@ -11,37 +11,29 @@ for tests and demonstrations. It keeps tasks in memory.
 import argparse
 import json
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote
 
-from typing_extensions import override
+from followup_agent.testing.loopback import JsonHandler, LoopbackServer
 
 
-class TaskServer(ThreadingHTTPServer):
+class TaskServer(LoopbackServer):
     """The server. `received` counts POSTs that were carried out, `busy` those that were begun;
     `tasks` is what came of them, by key."""
 
-    daemon_threads = True
-    request_queue_size = 128
-
     def __init__(self, port: int = 0, *, delay_s: float = 0.0) -> None:
         """Listen on 127.0.0.1; `delay_s` passes before a task is made."""
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(port, _Handler)
         self.delay_s = delay_s
         self.tasks: dict[str, dict[str, Any]] = {}
         self.received = 0
         self.busy = 0
-        self.lock = threading.Lock()
 
     @property
     def url(self) -> str:
         """Where tasks are POSTed."""
-        return f"http://127.0.0.1:{self.server_address[1]}/tasks"
+        return f"{self.address}/tasks"
 
     def create(self, key: str, task: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """One task for one key."""
@@ -53,57 +45,33 @@ class TaskServer(ThreadingHTTPServer):
             self.tasks[key] = made
             return 201, made
 
-    @contextmanager
-    def running(self) -> Iterator["TaskServer"]:
-        """Serve in a thread until the block ends."""
-        thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.shutdown()
-            self.server_close()
 
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(JsonHandler):
     server: TaskServer
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         key = self.headers.get("Idempotency-Key")
         if self.path != "/tasks":
-            self._answer(404, {"error": "POST to /tasks"})
+            self.answer(404, {"error": "POST to /tasks"})
         elif not key:
-            self._answer(400, {"error": "the header Idempotency-Key is missing"})
+            self.answer(400, {"error": "the header Idempotency-Key is missing"})
         else:
             try:
                 task = json.loads(body)
             except ValueError:
-                self._answer(400, {"error": "the body is not JSON"})
+                self.answer(400, {"error": "the body is not JSON"})
                 return
             self.server.busy += 1
             time.sleep(self.server.delay_s)
-            self._answer(*self.server.create(key, task))
+            self.answer(*self.server.create(key, task))
 
     def do_GET(self) -> None:
         if self.path == "/tasks":
-            self._answer(200, list(self.server.tasks.values()))
+            self.answer(200, list(self.server.tasks.values()))
             return
         task = self.server.tasks.get(unquote(self.path.removeprefix("/tasks/")))
-        self._answer(*((200, task) if task else (404, {"error": "no task of this key"})))
-
-    def _answer(self, status: int, document: Any) -> None:
-        text = json.dumps(document, ensure_ascii=False).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json; charset=utf-8")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    @override
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
+        self.answer(*((200, task) if task else (404, {"error": "no task of this key"})))
 
 
 def main() -> None:

@@ -4,11 +4,8 @@ import asyncio
 import json
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ from followup_agent.evals.subject import Bench, Crash, Episode, Subject
 from followup_agent.judgement.policy import load_policy
 from followup_agent.planners.rules import RulePlanner
 from followup_agent.state import AgentState
+from followup_agent.testing.loopback import JsonHandler, LoopbackServer
 from followup_agent.tools import BUILT_IN
 
 NAMES = [tool.name for tool in BUILT_IN]
@@ -157,12 +155,24 @@ def test_a_case_that_was_not_run_is_not_passed_over() -> None:
 # --- load is not quality ---
 
 
-class Busy(BaseHTTPRequestHandler):
-    """Answers few at a time and few a second, and turns the rest away."""
+class BusyServer(LoopbackServer):
+    """Serves 5 requests at a time, `per_second` of them in `second` seconds."""
+
+    def __init__(self, per_second: int, second: float) -> None:
+        super().__init__(0, Busy)
+        self.per_second, self.second = per_second, second
+        self.times: list[float] = []
+        self.under_way = self.refused = 0
+
+
+class Busy(JsonHandler):
+    """Turns away what is too much."""
+
+    server: BusyServer
 
     def do_GET(self) -> None:
         """200, or 429."""
-        server: Any = self.server
+        server = self.server
         with server.lock:
             now = time.monotonic()
             server.times = [t for t in server.times if now - t < server.second]
@@ -172,31 +182,10 @@ class Busy(BaseHTTPRequestHandler):
                 server.times.append(now)
         if free:
             time.sleep(0.002)
-        self.send_response(200 if free else 429)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
+        self.answer(200 if free else 429, {})
         with server.lock:
             server.under_way -= free
             server.refused += not free
-
-    def log_message(self, *args: Any) -> None:
-        """Not a word."""
-
-
-@contextmanager
-def busy_server(per_second: int, second: float) -> Iterator[Any]:
-    """5 requests at a time, `per_second` of them in `second` seconds."""
-    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Busy)
-    server.lock, server.times, server.under_way, server.refused = threading.Lock(), [], 0, 0
-    server.per_second, server.second = per_second, second
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class Asking:
@@ -219,8 +208,8 @@ class Asking:
 
 
 def test_a_busy_server_is_waited_for_and_no_case_is_scored_as_wrong() -> None:
-    with busy_server(per_second=3, second=0.1) as server:
-        planner = Asking(f"http://127.0.0.1:{server.server_address[1]}/")
+    with BusyServer(per_second=3, second=0.1).running() as server:
+        planner = Asking(server.address)
         report = evaluate(
             cases_of(50), Subject(planner=planner), concurrency=16, wait=wait_random(0.05, 0.4)
         )
@@ -238,8 +227,8 @@ def test_a_server_that_is_away_is_infrastructure_and_no_judgement() -> None:
 
 
 def test_time_is_that_of_the_attempt_that_counts() -> None:
-    with busy_server(per_second=1, second=0.5) as server:
-        planner = Asking(f"http://127.0.0.1:{server.server_address[1]}/")
+    with BusyServer(per_second=1, second=0.5).running() as server:
+        planner = Asking(server.address)
         report = evaluate(
             cases_of(3), Subject(planner=planner), concurrency=1, wait=wait_random(0.8, 0.9)
         )
