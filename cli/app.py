@@ -365,7 +365,9 @@ def eval_run(
     gates: Annotated[
         Path | None, typer.Option("--gates", help="Another gates.toml than the package's.")
     ] = None,
-    repeat: Annotated[int, typer.Option("--repeat", min=1, help="Times each case is run.")] = 1,
+    repeat: Annotated[
+        int, typer.Option("--repeat", min=1, max=1000, help="Times each case is run.")
+    ] = 1,
     concurrency: Annotated[
         int, typer.Option("--concurrency", min=1, help="Cases under way at once.")
     ] = 4,

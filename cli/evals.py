@@ -57,14 +57,24 @@ def run(
     for path in (out, page):
         writable(path)
     if alone:
+        others = {"--out": out, "--html": page, "--laws": laws, "--langsmith": langsmith,
+                  "--only-errored": only_errored, "--cases": folder, "--repeat": repeat != 1}  # fmt: skip
+        given = [name for name, value in others.items() if value]
+        if given:
+            raise UsageError(f"--planner-only goes by the package's recorded states: no {given[0]}")
         return _planner_only(subject, tags, names, limits, folder, as_json=as_json)
     cases = select(load_cases(folder), tags=tags, names=names)
     earlier = read_report(only_errored) if only_errored is not None else None
     if earlier is not None:
         busy = set(earlier.infrastructure())
+        if not busy:
+            raise UsageError(f"{only_errored}: no case of this report was stopped by a busy server")
         cases = [case for case in cases if case.name in busy]
         if not cases:
-            raise UsageError(f"{only_errored}: no case of this report was stopped by a busy server")
+            raise UsageError(
+                f"{only_errored}: none of the cases that a busy server stopped "
+                f"({', '.join(sorted(busy))}) is among those chosen here"
+            )
     if langsmith is not None:
         if laws:
             raise UsageError("the laws are checked offline: run --laws without --langsmith")
@@ -77,9 +87,9 @@ def run(
     else:
         report = _judge(cases, subject, repeat, concurrency, limits, laws=laws)
     if out is not None:
-        out.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        _write(out, report.model_dump_json(indent=1) + "\n")
     if page is not None:
-        page.write_text(html(report), encoding="utf-8")
+        _write(page, html(report))
     if as_json:
         print_json(report.model_dump(mode="json", exclude={"results"}))
     else:
@@ -140,6 +150,13 @@ def writable(path: Path | None) -> None:
         raise InvalidOption(f"{path} cannot be written: its folder is missing, or it is one itself")
 
 
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidOption(f"{path} cannot be written: {error.strerror}") from error
+
+
 def _planner_only(
     subject: Subject,
     tags: Sequence[str],
@@ -192,7 +209,10 @@ def record_states(*, out: Path, folder: Path | None, as_json: bool) -> int:
     states = record(cases, episodes)
     if not states:
         raise UsageError(f"no case passes, so there is nothing to record; {out} is left as it is")
-    write_states(states, out)
+    try:
+        write_states(states, out)
+    except OSError as error:
+        raise InvalidOption(f"{out} cannot be written: {error.strerror}") from error
     document = {"states": len(states), "cases": len({one.case for one in states})}
     if as_json:
         print_json(document)
@@ -204,6 +224,8 @@ def record_states(*, out: Path, folder: Path | None, as_json: bool) -> int:
 def comparing(first: Path, second: Path, *, as_json: bool) -> int:
     """Two reports beside each other."""
     comparison = compare(read_report(first), read_report(second))
+    if not comparison.cases:
+        raise UsageError(f"{first} and {second} have no case in common: nothing can be compared")
     if as_json:
         print_json(comparison.model_dump(mode="json"))
     else:

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import Field, JsonValue, ValidationError, model_validator
+from pydantic import AfterValidator, Field, JsonValue, ValidationError, model_validator
+from typing_extensions import override
 
 from followup_agent.evals.worlds import Closed, FaultKind, World, worlds
 from followup_agent.goals.limits import DEFAULT_MAX_STEPS, MAX_STEPS_CEILING
@@ -19,6 +20,17 @@ Match = Literal["exact_order", "any_order", "subset", "superset"]
 """exact_order: these calls in this order. any_order: these calls. subset: no other calls than
 these. superset: these calls, and perhaps more."""
 Tier = Literal["baseline", "frontier"]
+
+
+def _each_once(tags: list[str]) -> list[str]:
+    if len(set(tags)) != len(tags):
+        raise ValueError("a tag stands twice")
+    return tags
+
+
+def _text(text: str) -> str:
+    text.encode()  # UnicodeEncodeError, a ValueError, for half a surrogate pair
+    return text
 
 
 class Turn(Closed):
@@ -52,10 +64,10 @@ class Case(Closed):
     """What is asked, of which company, and what must be true. What is not stated is not asked."""
 
     name: str = Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=80)
-    input: str
+    input: Annotated[str, AfterValidator(_text)]
     language: Language
     """Of the answer: that of the goal."""
-    tags: list[str] = Field(min_length=1)
+    tags: Annotated[list[str], AfterValidator(_each_once)] = Field(min_length=1)
     tier: Tier = "baseline"
     """`baseline` may not regress; `frontier` may."""
     why: str = ""
@@ -95,8 +107,14 @@ class Case(Closed):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        expected = (name for name in Case.model_fields if name.startswith("expected_"))
-        if not self.model_fields_set.intersection(expected):
+        lists = (self.expected_must_contain, self.must_not_contain, self.expected_args)
+        single = (
+            getattr(self, name)
+            for name in Case.model_fields
+            if name.startswith("expected_")
+            and name not in ("expected_must_contain", "expected_args")
+        )
+        if not any(lists) and all(one is None for one in single):
             raise ValueError("the case expects nothing")
         return self
 
@@ -131,10 +149,22 @@ def load_cases(folder: Path | None = None) -> list[Case]:
     return cases
 
 
+class _Strict(yaml.SafeLoader):
+    """YAML in which a key may stand once: of two, one would be lost without a word."""
+
+    @override
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = [key for key in keys if keys.count(key) > 1]
+        if twice:
+            raise yaml.YAMLError(f"{twice[0]!r} stands twice{node.start_mark}")
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path) -> list[Case]:
     try:
-        rows: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        rows: Any = yaml.load(path.read_text(encoding="utf-8"), Loader=_Strict)  # noqa: S506 - a safe one
+    except (yaml.YAMLError, ValueError, OSError) as error:  # ValueError: a date that is none
         raise InvalidOption(
             f"{path} cannot be read as YAML: {' '.join(str(error).split())}"
         ) from error
@@ -158,6 +188,8 @@ def select(
     """The cases that have every one of these tags (language and tier count as tags) and one of
     these names, when any are given; InvalidOption when none has."""
     cases = list(cases)
+    if not cases:
+        raise InvalidOption("there are no cases: the files hold empty lists")
     known = sorted({tag for case in cases for tag in tags_of(case)})
     for tag in tags:
         if tag not in known:

@@ -37,8 +37,8 @@ class Comparison(BaseModel):
 def compare(first: Report, second: Report) -> Comparison:
     """The second against the first."""
     shared = [name for name in first.results if name in second.results]
-    asked = {name: list(first.results[name][0].evals) for name in shared}
-    evals = list(dict.fromkeys(name for own in asked.values() for name in own))
+    asked = {name: _asked(first.results[name]) & _asked(second.results[name]) for name in shared}
+    evals = [name for name in first.evals if any(name in own for own in asked.values())]
     return Comparison(
         cases=len(shared),
         only_in_first=[name for name in first.results if name not in second.results],
@@ -77,11 +77,16 @@ def _change(first: Report, second: Report, cases: list[str], name: str) -> Chang
     )
 
 
+def _asked(results: list[Result]) -> set[str]:
+    """The evals that some attempt was asked: one that ended otherwise may not have been."""
+    return {name for result in results for name in result.evals}
+
+
 def _passes(results: list[Result], name: str) -> bool:
-    """In every attempt."""
+    """In every attempt that was asked; a broken one passes nothing."""
     if name == "all":
         return all(not r.errored and all(r.evals.values()) for r in results)
-    return all(r.evals.get(name, False) for r in results)
+    return all(r.evals.get(name, False) for r in results if name in r.evals or r.errored)
 
 
 def _verdict(results: list[Result]) -> str:

@@ -138,10 +138,12 @@ async def check_laws(
     concurrency: int,
     on_done: Callable[[Episode], None] = lambda episode: None,
 ) -> dict[str, LawResult]:
-    """Each law over every case that ended, in one run, in a verdict that could be given."""
+    """Each law over every baseline case that ended, in one run, in a verdict that could be given."""
     results = {name: LawResult(held=0, broken=0, errored=0) for name in LAWS}
     before = {episode.case: episode for episode in episodes if episode.attempt == 1}
-    judged = [case for case in cases if _has_verdict(case, before[case.name])]
+    judged = [
+        case for case in cases if case.tier == "baseline" and _has_verdict(case, before[case.name])
+    ]
     for name, law in LAWS.items():
         for own, variants in _by_planner(judged, law, before):
             planned = replace(subject, planner=own) if own is not None else subject

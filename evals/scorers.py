@@ -5,8 +5,10 @@ in nothing it was asked: an error is never the same as "no follow-up needed".
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, Literal
 
 from openevals.trajectory.match import create_trajectory_match_evaluator
@@ -155,7 +157,7 @@ def needless_calls(
     needless = 0
     answered: list[tuple[str, Any]] = []
     for call in calls:
-        key = (call["tool_name"], call["args"])
+        key = (call["tool_name"], without_defaults(call["args"]))
         too_many = mode != "superset" and left[call["tool_name"]] <= 0
         needless += too_many or key in answered
         left[call["tool_name"]] -= 1
@@ -167,10 +169,17 @@ def needless_calls(
 # --- argument quality ---
 
 
+def without_defaults(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The arguments that make a difference: one at its default is as good as left out."""
+    return {k: v for k, v in args.items() if k not in DEFAULTS or v != DEFAULTS[k]}
+
+
 def argument(given: Mapping[str, JsonValue], name: str, expected: JsonValue) -> ArgumentIs:
     """How one argument of one call stands."""
     if name not in given:
-        return "right" if expected is None else "missing"
+        if expected is None or expected == DEFAULTS.get(name):
+            return "right"
+        return "defaulted" if name in DEFAULTS else "missing"
     value = given[name]
     if value == expected and type(value) is type(expected):
         return "right"
@@ -209,9 +218,21 @@ def argument_quality(case: Case, episode: Episode) -> Score | None:
 
 def task_completion(case: Case, episode: Episode) -> Score | None:
     """Did it do what was asked: judged by how it ended, by the verdict, and by the database."""
+    stated = (
+        case.expected_status, case.expected_stop_reason, case.expected_needs_followup,
+        case.expected_priority, case.expected_question, case.expected_approval,
+        case.expected_tasks, case.expected_must_contain or None, case.must_not_contain or None,
+    )  # fmt: skip
+    if all(one is None for one in stated):
+        return None
     run = _run(episode)
     verdict = run.verdict
     problems: list[str] = []
+    if case.expected_status is None:
+        undetermined = case.expected_needs_followup == "undetermined"
+        judged = case.expected_needs_followup is not None or case.expected_priority is not None
+        if not undetermined and (run.status == "failed" or (judged and run.status != "completed")):
+            problems.append(f"the run ended as {run.status} ({run.stop_reason})")
 
     def expect(name: str, got: object, wanted: object) -> None:
         if wanted is not None and got != wanted:
@@ -223,8 +244,6 @@ def task_completion(case: Case, episode: Episode) -> Score | None:
         needs = verdict["needs_followup"] if verdict else "no verdict"
         expect("needs_followup", "undetermined" if needs is None else needs,
                case.expected_needs_followup)  # fmt: skip
-        if run.status != "completed" and case.expected_status is None:
-            problems.append(f"the run ended as {run.status} ({run.stop_reason})")
     expect("priority", verdict["priority"] if verdict else None, case.expected_priority)
     text = run.answer or ""
     problems += [f"the answer lacks {w!r}" for w in case.expected_must_contain if w not in text]
@@ -235,25 +254,54 @@ def task_completion(case: Case, episode: Episode) -> Score | None:
         if not asked:
             problems.append("nothing was asked")
     if case.expected_approval is not None:
-        shown = episode.approvals[0]["args"] if episode.approvals else {}
-        for name, wanted in case.expected_approval.items():
-            expect(f"{name} of the write that was shown", shown.get(name), wanted)
-        if not episode.approvals:
+        if episode.approvals:
+            shown = episode.approvals[0]["args"]
+            problems += _differences("the write that was shown", shown, case.expected_approval)
+        else:
             problems.append("no write was put before a person")
     if case.expected_tasks is not None:
         expect("number of tasks", len(episode.tasks), len(case.expected_tasks))
         for task, wanted_task in zip(episode.tasks, case.expected_tasks, strict=False):
-            for column, wanted in wanted_task.items():
-                expect(f"{column} of the task", task.get(column), wanted)
+            problems += _differences("the task", task, wanted_task)
     return _score("task_completion", problems)
+
+
+def _differences(what: str, got: Mapping[str, Any], wanted: Mapping[str, JsonValue]) -> list[str]:
+    """Fields that are not as expected; null expects that there is nothing."""
+    return [
+        f"{name} of {what} is {got.get(name)!r}, expected {value!r}"
+        for name, value in wanted.items()
+        if got.get(name) != value
+    ]
 
 
 # --- groundedness ---
 
-_CITED = re.compile(r"\[(e[0-9]+)\]")
+_CITED = re.compile(r"\[(e[0-9]+(?:\s*[,，、]\s*e[0-9]+)*)\]")
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)*")
-_CREATED = re.compile(r"已创建跟进任务|task (?:was |has been |had been )?created", re.IGNORECASE)
-_NOT_CREATED = re.compile(r"no follow-up task was created|没有创建跟进任务", re.IGNORECASE)
+_ID = re.compile(r"[A-Za-z]+[_-][A-Za-z0-9_-]*[0-9a-f][A-Za-z0-9_-]*")
+"""Ids of customers, tickets, orders and tasks: their digits count nothing."""
+_CREATED = re.compile(
+    r"\b(?:created|made|opened|set up|scheduled)\b[^.\n]{0,40}\b(?:task|reminder)"
+    r"|\b(?:task|reminder)\b[^.\n]{0,40}\b(?:created|made|set up)\b"
+    r"|(?:创建|新建|建立|建好)了?[^。，\n]{0,10}任务|任务[^。，\n]{0,4}(?:已|被)[^。，\n]{0,3}(?:创建|建)",
+    re.IGNORECASE,
+)
+_NOT_CREATED = re.compile(
+    r"\bno\b[^.\n]{0,20}\b(?:task|reminder)[^.\n]*|[^。\n]*(?:没有|未能|未|失败)[^。\n]*任务[^。\n]*"
+    r"|创建跟进任务失败[^。\n]*|creating the follow-up task failed[^.\n]*",
+    re.IGNORECASE,
+)
+
+
+def numbers(text: str) -> set[Decimal]:
+    """The numbers in a text, however they are written in digits; those of ids are none."""
+    plain = _ID.sub(" ", _CITED.sub(" ", unicodedata.normalize("NFKC", text)))
+    return {Decimal(found.replace(",", "")) for found in _NUMBER.findall(plain) if _decimal(found)}
+
+
+def _decimal(text: str) -> bool:
+    return text.count(".") <= 1
 
 
 def groundedness(case: Case, episode: Episode) -> Score | None:
@@ -269,7 +317,9 @@ def groundedness(case: Case, episode: Episode) -> Score | None:
         for item in run.evidence
         if item["call_id"] not in answered
     ]
-    cited = [*_CITED.findall(run.answer)]
+    cited = [
+        one.strip() for many in _CITED.findall(run.answer) for one in re.split("[,，、]", many)
+    ]
     for reason in run.verdict["reasons"] if run.verdict else []:
         cited += reason["evidence_ids"]
         if not reason["evidence_ids"]:
@@ -277,10 +327,18 @@ def groundedness(case: Case, episode: Episode) -> Score | None:
     problems += [f"{one} is cited, and there is none" for one in sorted({*cited} - {*known})]
     if run.verdict and run.verdict["needs_followup"] is not None and not cited:
         problems.append("a verdict that cites nothing")
-    record = " ".join(_record(run))
-    stand = set(_NUMBER.findall(record)) | {str(DEFAULT_DAYS)}
-    said = set(_NUMBER.findall(_CITED.sub("", run.answer)))
-    problems += [f"{number} stands nowhere in the record" for number in sorted(said - stand)]
+    stand = numbers(" ".join(_record(run))) | {Decimal(DEFAULT_DAYS)}
+    problems += [
+        f"{one} stands nowhere in the record" for one in sorted(numbers(run.answer) - stand)
+    ]
+    for line in run.answer.splitlines():
+        ids = [one.strip() for many in _CITED.findall(line) for one in re.split("[,，、]", many)]
+        if ids and all(one in known for one in ids):
+            says = numbers(" ".join(known[one]["summary"] for one in ids))
+            says |= {n for one in ids for n in numbers(str(calls[known[one]["call_id"]]["args"]))}
+            problems += [
+                f"{one} does not stand in {', '.join(ids)}" for one in sorted(numbers(line) - says)
+            ]
     wrote = any(
         call["tool_name"] == "send_followup_task" and call["success"] for call in calls.values()
     )
@@ -315,16 +373,30 @@ def language(case: Case, episode: Episode) -> Score | None:
     if not texts:
         return None
     quoted = case.input + "".join(turn.answer or turn.goal or "" for turn in case.turns)
+    names = [customer.name for customer in case.company().customers.values()]
+    names += [t.subject for c in case.company().customers.values() for t in c.tickets]
     problems = []
     for text in texts:
         for line in text.splitlines():
             rest = _NEUTRAL.sub("", line)
+            for name in names:
+                rest = rest.replace(name, "")
             for word in re.findall(r"[“'\"]([^”'\"]+)[”'\"]", rest):
                 if word in quoted:
                     rest = rest.replace(word, "")
-            if re.search(r"[^\W\d_]{2,}", rest) and language_of(rest) != case.language:
+            if _other_language(rest, case.language):
                 problems.append(f"not in {case.language}: {line[:80]}")
     return _score("language", problems)
+
+
+def _other_language(text: str, wanted: str) -> bool:
+    """Whether a line is in another language than Chinese or English, as wanted; one without any
+    word is in none."""
+    if not re.search(r"[^\W\d_]{2,}", text):
+        return False
+    if wanted == "zh":
+        return language_of(text) != "zh"
+    return any(c.isalpha() and "LATIN" not in unicodedata.name(c, "") for c in text)
 
 
 SCORERS: Mapping[str, Scorer] = {

@@ -19,8 +19,8 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from followup_agent.answers.conclude import WRITE_TOOL
 from followup_agent.evals.cases import Case
 from followup_agent.evals.report import Gates, Rate
-from followup_agent.evals.scorers import score
-from followup_agent.evals.subject import Episode, Subject
+from followup_agent.evals.scorers import score, without_defaults
+from followup_agent.evals.subject import Episode, Subject, crash_of
 from followup_agent.service.errors import InvalidOption
 from followup_agent.state import AgentState, Decision
 from followup_agent.tools.definition import explain
@@ -109,7 +109,10 @@ async def planner_only(states: Sequence[Recorded], subject: Subject, gates: Gate
         except ValidationError as error:
             problem = f"no usable decision: {explain(error)}"
         except Exception as error:
-            problem = f"the planner failed: {type(error).__name__}: {error}"
+            crash = crash_of(error)
+            busy = crash.kind == "infrastructure"
+            what = "a busy server, no decision" if busy else "the planner failed"
+            problem = f"{what}: {crash.message}"
         if problem:
             wrong[one.wanted] += 1
             failures.append({"case": one.case, "step": str(one.step), "reason": problem})
@@ -138,7 +141,8 @@ def _problem(one: Recorded, decision: Decision) -> str:
         return f"called {name}, expected {' or '.join(one.tools)}"
     wanted: Mapping[str, JsonValue] = one.args[name]
     given = {key: args.get(key) for key in wanted} if name == WRITE_TOOL else args
-    return "" if given == wanted else f"{name} with {given}, expected {wanted}"
+    same = without_defaults(given) == without_defaults(wanted)
+    return "" if same else f"{name} with {given}, expected {wanted}"
 
 
 def write_states(states: Iterable[Recorded], path: Path) -> None:

@@ -125,6 +125,10 @@ class Episode(BaseModel):
         ]
 
 
+class PlannerBroke(Exception):
+    """The planner gave no usable decision, twice in a row."""
+
+
 class Observed:
     """A planner whose decisions, and whose own errors, are noted."""
 
@@ -145,6 +149,8 @@ class Observed:
             decision = await self._planner.decide(state)
         except BaseException as error:
             self.error = error
+            if self._keep_states:
+                self.states.pop()  # a state in which nothing was decided
             raise
         self.decisions.append(_decided(decision))
         return decision
@@ -251,29 +257,31 @@ class Bench:
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
-                await self._play(case, context, episode)
+                await self._play(case, context, planner, episode)
         except Exception as error:
-            episode.crash = crash_of(planner.error or error)
+            episode.crash = crash_of(error)
             if limit.expired():
                 why = f"not done after {limit_s:g} s"
                 episode.crash = Crash(kind="unfinished", message=why)
         episode.seconds = time.perf_counter() - started
         episode.decisions, episode.states = planner.decisions, planner.states
-        failed = episode.run is not None and episode.run.stop_reason == "planner_failed"
-        if planner.error is not None and failed and episode.crash is None:
-            episode.crash = crash_of(planner.error)
         episode.tasks = _tasks(database)
         database.close()
         path.unlink()
         return episode
 
-    async def _play(self, case: Case, context: AgentContext, episode: Episode) -> None:
+    async def _play(
+        self, case: Case, context: AgentContext, planner: Observed, episode: Episode
+    ) -> None:
         graph = build_graph(context, checkpointer=InMemorySaver(serde=strict_serializer()))
         config: Any = {"configurable": {"thread_id": case.name}}
         graph_input: Any = {"user_goal": case.input}
         for turn in [*case.turns, None]:
             run = Run.from_state(case.name, await graph.ainvoke(graph_input, config))
             episode.run = run
+            if run.stop_reason == "planner_failed":  # in whichever run of the thread
+                why = run.last_error["message"] if run.last_error else "no usable decision"
+                raise planner.error or PlannerBroke(why)
             if run.waiting_for == "answer":
                 episode.questions.append(run.answer or "")
             elif run.approval is not None:
@@ -346,5 +354,5 @@ def crash_of(error: BaseException) -> Crash:
         if status in BUSY_STATUSES or away:
             shown = f"{type(seen).__name__}: {seen}"[:300]
             return Crash(kind="infrastructure", message=shown)
-        seen = seen.__cause__ or seen.__context__
+        seen = seen.__cause__  # not what was merely being handled: that may be a bug of its own
     return Crash(kind="crash", message=f"{type(error).__name__}: {error}"[:300])

@@ -331,6 +331,18 @@ def test_gates_are_read_and_refused_with_a_reason(tmp_path: Path) -> None:
         load_gates(wrong)
 
 
+def test_a_gate_for_an_evaluator_that_is_none_is_refused(tmp_path: Path) -> None:
+    text = "errored=0\nunstable=0\nlaws_broken=0\nplanner_only=1.0\n[baseline]\n"
+    path = tmp_path / "gates.toml"
+    for line, reason in (
+        ("tool_selecton=1.0", "no evaluator 'tool_selecton'"),
+        ("language=2", "1"),
+    ):
+        path.write_text(text + line, encoding="utf-8")
+        with pytest.raises(ValueError, match=reason):
+            load_gates(path)
+
+
 def test_cases_are_chosen_by_tag_and_by_name() -> None:
     cases = load_cases()
     assert {case.language for case in select(cases, tags=["zh"])} == {"zh"}
@@ -356,6 +368,24 @@ def test_cases_are_chosen_by_tag_and_by_name() -> None:
             " world: {customers: {}, timezone: Mars/Base}}",
             "timezone",
         ),
+        (
+            "- {name: a, input: x, language: zh, tags: [t, t], expected_status: failed}",
+            "a tag stands twice",
+        ),
+        (
+            "- {name: a, input: x, language: zh, tags: [t], name: b, expected_status: failed}",
+            "'name' stands twice",
+        ),
+        (
+            '- {name: a, input: "\\ud800", language: zh, tags: [t], expected_status: failed}',
+            "input",
+        ),
+        ("- {name: a, input: x, language: zh, tags: [t], expected_tools: null}", "expects nothing"),
+        (
+            "- {name: a, input: x, language: zh, tags: [t], expected_status: failed,"
+            " world: {as_of: 2026-13-45, customers: {}}}",
+            "cannot be read as YAML",
+        ),
         ("a: [", "cannot be read as YAML"),
         ("a: 1", "no list"),
         ("", "no list"),
@@ -371,6 +401,90 @@ def test_a_wrong_case_is_named_with_its_file_and_key(
     (tmp_path / "mine.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=reason):
         load_cases(tmp_path)
+
+
+class Nonsense:
+    """A planner whose decisions are none, in its first run, or always."""
+
+    name = "nonsense"
+
+    def __init__(self, *, always: bool = True) -> None:
+        self.rules = RulePlanner(load_policy(), NAMES, "user_123")
+        self.always = always
+        self.first: str | None = None
+
+    async def decide(self, state: AgentState) -> Mapping[str, Any]:
+        """Nothing usable, or what the rules say."""
+        self.first = self.first or state["run_id"]
+        if self.always or state["run_id"] == self.first:
+            return {"type": "nonsense"}
+        return await self.rules.decide(state)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"expected_tools": [], "expected_needs_followup": None},
+        {"expected_tools": ["get_user_activity"], "tools_match": "subset"},
+        {"expected_tasks": [], "expected_needs_followup": None},
+    ],
+)
+def test_a_planner_without_a_usable_decision_is_errored(fields: dict[str, Any]) -> None:
+    report = evaluate(cases_of(1, **fields), Subject(planner=Nonsense()))
+    assert (report.passed, report.errored, report.gate.ok) == (0, 1, False)
+
+
+def test_a_planner_that_breaks_in_an_earlier_run_of_the_thread_is_errored() -> None:
+    (case,) = cases_of(1, turns=[{"goal": "Does user_123 need priority follow-up?"}])
+    report = evaluate([case], Subject(planner=Nonsense(always=False)))
+    assert (report.passed, report.errored) == (0, 1)
+
+
+class Wavering:
+    """The rules every other run; else it asks."""
+
+    name = "wavering"
+
+    def __init__(self) -> None:
+        self.rules = RulePlanner(load_policy(), NAMES, "user_123")
+        self.runs = 0
+        self.asking = ""
+
+    async def decide(self, state: AgentState) -> Mapping[str, Any]:
+        """What the rules say, or a question."""
+        if state["current_step"] == 0:
+            self.runs += 1
+            self.asking = state["run_id"] if self.runs % 2 == 0 else self.asking
+        if state["run_id"] == self.asking:
+            return {"type": "ask_user", "question": "Which one?", "reason": "unsure"}
+        return await self.rules.decide(state)
+
+
+def test_an_attempt_that_was_not_asked_something_is_not_wrong_in_it() -> None:
+    (case,) = cases_of(1, expected_tools=[], tools_match="superset", expected_needs_followup=None)
+    report = evaluate([case], Subject(planner=Wavering()), repeat=2, concurrency=1)
+    assert report.gate.problems == []
+    assert report.evals["groundedness"].score == 1.0
+    ends, asks = evaluate([case]), evaluate([case], Subject(planner=Always()))
+    assert "groundedness" not in compare(ends, asks).evals
+    assert "groundedness" not in compare(asks, ends).evals
+
+
+class Always:
+    """Asks."""
+
+    name = "always"
+
+    async def decide(self, state: AgentState) -> Mapping[str, Any]:
+        """A question."""
+        return {"type": "ask_user", "question": "Which one?", "reason": "unsure"}
+
+
+def test_an_unstable_frontier_case_is_no_gate() -> None:
+    (case,) = cases_of(1, tier="frontier")
+    report = evaluate([case], Subject(planner=Wavering()), repeat=2, concurrency=1)
+    assert report.unstable == ["case-0"]
+    assert report.gate.ok
 
 
 class Hanging:

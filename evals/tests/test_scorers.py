@@ -95,7 +95,8 @@ def test_the_modes_agree_with_each_other(called: list[str], expected: list[str])
         ({"days": 14}, 30, "wrong"),
         ({"days": "30"}, 30, "wrong"),
         ({"days": True}, 1, "wrong"),
-        ({}, 30, "missing"),
+        ({}, 30, "defaulted"),
+        ({}, 7, "right"),
         ({}, None, "right"),
         ({"days": 14}, None, "wrong"),
     ],
@@ -120,6 +121,8 @@ def test_what_a_needless_call_is() -> None:
         == 0
     )  # tried again
     assert needless_calls([record(ACTIVITY), record(TICKETS)], [ACTIVITY], "superset") == 0
+    same = [record(ACTIVITY, user_id="u", days=7), record(ACTIVITY, user_id="u")]
+    assert needless_calls(same, [ACTIVITY, ACTIVITY]) == 1
     assert needless_calls([record(ACTIVITY), record(ACTIVITY)], [ACTIVITY], "superset") == 1
 
 
@@ -142,7 +145,7 @@ def test_arguments_are_judged_one_by_one(judged: Episode) -> None:
     }
     given_score = argument_quality(case(expected_args=wanted), judged)
     assert given_score is not None
-    assert given_score.details == {"right": 1, "defaulted": 1, "wrong": 0, "missing": 2}
+    assert given_score.details == {"right": 1, "defaulted": 2, "wrong": 0, "missing": 1}
     assert given_score.value == 0.25
     assert f"{ACTIVITY}.days is defaulted: 7, expected 30" in given_score.reason
 
@@ -180,11 +183,70 @@ def test_an_answer_stands_on_its_record(judged: Episode) -> None:
     for told, reason in (
         (answer + "近 7 天登录 42 次", "42 stands nowhere"),
         (answer + " [e99]", "e99 is cited, and there is none"),
+        (answer + " [e1, e99]", "e99 is cited, and there is none"),
         (answer + "已创建跟进任务 task_1", "claims a task"),
+        (answer + "任务已创建。", "claims a task"),
+        (answer + "已为 user_123 创建了跟进任务。", "claims a task"),
+        (answer + "I have created a follow-up task for user_123.", "claims a task"),
+        (answer + "The task has already been created.", "claims a task"),
+        (answer + "金额 １２３４５ 元", "12345 stands nowhere"),
+        (answer + "登录了 123 次", "123 stands nowhere"),
+        (answer + "\n- 登录 45 次 [e1]", "45 does not stand in e1"),
     ):
         wrong = groundedness(case(), changed(judged, answer=told))
         assert wrong is not None
         assert reason in wrong.reason
+
+
+@pytest.mark.parametrize(
+    "text", ["3.0 天", "没有创建跟进任务：审批未通过。", "No follow-up task was created."]
+)
+def test_what_is_said_in_other_words_is_no_fault(judged: Episode, text: str) -> None:
+    assert judged.run is not None
+    ok = groundedness(case(), changed(judged, answer=f"{judged.run.answer}\n{text}"))
+    assert ok is not None
+    assert ok.passed, ok.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("The customer is quiet.", True),
+        ("Customer 晨光文旅 is quiet.", True),
+        ("The ticket 登录后页面空白 is urgent.", True),
+        ("ユーザーはログインしていない", False),
+        ("고객이 로그인하지 않았습니다", False),
+        ("客户很久没来", False),
+    ],
+)
+def test_english_is_latin_but_for_names(judged: Episode, text: str, right: bool) -> None:
+    given_score = language(case(language="en"), changed(judged, answer=text))
+    assert given_score is not None
+    assert given_score.passed is right
+
+
+def test_an_expected_null_is_checked(judged: Episode) -> None:
+    task = {"customer_id": "user_123", "assignee": "mallory"}
+    wrong = task_completion(
+        case(expected_tasks=[{"assignee": None}]), judged.model_copy(update={"tasks": [task]})
+    )
+    assert wrong is not None
+    assert "assignee of the task is 'mallory'" in wrong.reason
+
+
+@pytest.mark.parametrize(
+    "fields", [{"expected_priority": "high"}, {"expected_tasks": []}, {"must_not_contain": ["x"]}]
+)
+def test_a_failed_run_completes_nothing(judged: Episode, fields: dict[str, Any]) -> None:
+    failed = changed(judged, status="failed", stop_reason="max_steps")
+    given_score = task_completion(case(**{"expected_status": None, **fields}), failed)
+    assert given_score is not None
+    assert not given_score.passed
+
+
+def test_completion_is_asked_only_where_something_is_stated(judged: Episode) -> None:
+    asks_tools_only = case(expected_status=None, expected_tools=["get_user_activity"])
+    assert task_completion(asks_tools_only, judged) is None
 
 
 def test_the_answer_is_in_the_language_of_the_goal(judged: Episode) -> None:

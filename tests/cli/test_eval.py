@@ -70,6 +70,8 @@ def test_the_files_it_writes_are_utf8_and_can_be_compared(
         (["run", "--gates", "no.toml"], "no.toml"),
         (["run", "--only-errored", "no.json"], "no.json: No such file"),
         (["run", "--repeat", "0"], "--repeat"),
+        (["run", "--planner-only", "--laws"], "no --laws"),
+        (["run", "--planner-only", "--out", "x.json"], "no --out"),
         (["compare", "no.json", "no.json"], "no.json: No such file"),
     ],
 )
