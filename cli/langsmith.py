@@ -41,9 +41,13 @@ def push(dataset: str, *, remove: bool, folder: Path | None, as_json: bool) -> i
         for name in names:
             text.print(f"{verb} {name}")
     for name in plan.remove:
-        text.print(f"{'removed' if remove else 'is no case any more:'} {name}")
+        text.print(
+            f"{'removed' if remove else 'in the dataset, and not among these cases:'} {name}"
+        )
     if plan.remove and not remove:
-        text.print("kept: `followup eval push --remove` deletes them from the dataset")
+        text.print(
+            f"{len(plan.remove)} kept; the same command with --remove deletes them from {dataset}"
+        )
     text.print(
         f"{dataset}: {len(plan.create)} created, {len(plan.update)} updated, "
         f"{len(plan.remove) if remove else 0} removed, {len(plan.unchanged)} unchanged"
