@@ -152,6 +152,7 @@ async def _show(thread: str, *, checkpoints: bool, as_json: bool, home: Path | N
         _print_decision(out, step.step, step.decision)
         for call in step.calls:
             own = {k: f for k, f in step.new_facts.items() if f["call_id"] == call["call_id"]}
+            _print_edit(out, step.decision, call)
             _print_call(out, call, own)
     out.print()
     _print_end(out, run)
@@ -317,6 +318,17 @@ def _print_decision(out: Console, step: int, decision: Mapping[str, Any] | None)
         out.print(f"     {decision['reason']}", style="dim")
     else:
         out.print(f"{step:>3}  {decision['type']}: {decision['reason']}", style="bold")
+
+
+def _print_edit(out: Console, decision: Mapping[str, Any] | None, call: Mapping[str, Any]) -> None:
+    """The arguments with which the decided call was made, where a reviewer has changed them."""
+    if decision is None or decision.get("tool_name") != call["tool_name"]:
+        return
+    before, after = decision["args"], call["args"]
+    changed = [f"{key}={value}" for key, value in after.items() if before.get(key) != value]
+    changed += [f"no {key}" for key in before if key not in after]
+    if changed:
+        out.print(f"     as edited: {', '.join(changed)}")
 
 
 def _print_call(out: Console, call: Mapping[str, Any], facts: Mapping[str, Fact]) -> None:

@@ -35,6 +35,7 @@ def test_a_write_is_edited_and_approved_and_the_wrong_edit_changes_nothing(follo
     done = followup("approve", "t", "--edit", '{"note": "先打电话"}', "--json")
     assert done.code == 0
     assert done.json["tool_history"][-1]["args"]["note"] == "先打电话"
+    assert "as edited: note=先打电话" in followup("show", "t").out
     again = followup("approve", "t")
     assert again.code == 4
     assert "waits for nothing" in again.err
