@@ -57,24 +57,14 @@ def run(
     for path in (out, page):
         writable(path)
     if alone:
-        others = {"--out": out, "--html": page, "--laws": laws, "--langsmith": langsmith,
-                  "--only-errored": only_errored, "--cases": folder, "--repeat": repeat != 1}  # fmt: skip
-        given = [name for name, value in others.items() if value]
-        if given:
-            raise UsageError(f"--planner-only goes by the package's recorded states: no {given[0]}")
-        return _planner_only(subject, tags, names, limits, folder, as_json=as_json)
+        ignored = {"--out": out, "--html": page, "--laws": laws, "--langsmith": langsmith,
+                   "--only-errored": only_errored, "--cases": folder, "--repeat": repeat != 1}  # fmt: skip
+        for name in (name for name, value in ignored.items() if value):
+            raise UsageError(f"--planner-only goes by the package's recorded states: no {name}")
+        return _planner_only(subject, tags, names, limits, as_json=as_json)
     cases = select(load_cases(folder), tags=tags, names=names)
-    earlier = read_report(only_errored) if only_errored is not None else None
-    if earlier is not None:
-        busy = set(earlier.infrastructure())
-        if not busy:
-            raise UsageError(f"{only_errored}: no case of this report was stopped by a busy server")
-        cases = [case for case in cases if case.name in busy]
-        if not cases:
-            raise UsageError(
-                f"{only_errored}: none of the cases that a busy server stopped "
-                f"({', '.join(sorted(busy))}) is among those chosen here"
-            )
+    if only_errored is not None:
+        cases = _stopped(only_errored, cases)
     if langsmith is not None:
         if laws:
             raise UsageError("the laws are checked offline: run --laws without --langsmith")
@@ -95,6 +85,20 @@ def run(
     else:
         show(report)
     return OK if report.gate.ok else FAILED
+
+
+def _stopped(report: Path, cases: Sequence[Case]) -> list[Case]:
+    """Those of the cases that a busy server had stopped in this report; UsageError for none."""
+    busy = set(read_report(report).infrastructure())
+    if not busy:
+        raise UsageError(f"{report}: no case of this report was stopped by a busy server")
+    chosen = [case for case in cases if case.name in busy]
+    if not chosen:
+        raise UsageError(
+            f"{report}: none of the cases that a busy server stopped "
+            f"({', '.join(sorted(busy))}) is among those chosen here"
+        )
+    return chosen
 
 
 def _judge(
@@ -162,14 +166,13 @@ def _planner_only(
     tags: Sequence[str],
     names: Sequence[str],
     gates: Gates,
-    folder: Path | None,
     *,
     as_json: bool,
 ) -> int:
-    wanted = {case.name for case in select(load_cases(folder), tags=tags, names=names)}
+    wanted = {case.name for case in select(load_cases(), tags=tags, names=names)}
     states = [one for one in read_states() if one.case in wanted]
     if not states:
-        raise UsageError("no state was recorded of these cases: `followup eval record` does")
+        raise UsageError("of these cases no state is recorded: only of cases that the rules pass")
     report = asyncio.run(planner_only(states, subject, gates))
     if as_json:
         print_json(report.model_dump(mode="json"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from anyio.from_thread import start_blocking_portal
 from tenacity.wait import wait_base
@@ -18,30 +19,14 @@ def _nothing(stage: str, episode: Episode) -> None:
     """The default of `on_done`."""
 
 
-def evaluate(
-    cases: Sequence[Case],
-    subject: Subject | None = None,
-    *,
-    repeat: int = 1,
-    concurrency: int = CONCURRENCY,
-    laws: bool = False,
-    gates: Gates | None = None,
-    scorers: Mapping[str, Scorer] | None = None,
-    on_done: Callable[[str, Episode], None] = _nothing,
-    wait: wait_base = BACK_OFF,
-) -> Report:
-    """Run each case `repeat` times and report; blocks.
+def evaluate(cases: Sequence[Case], subject: Subject | None = None, **options: Any) -> Report:
+    """Run each case and report; blocks. The same options as `aevaluate`.
 
     Works from a script, from a test and from a notebook alike: it runs on an event loop of its own,
-    in a thread of its own. `on_done` is called in that thread with 'cases' or 'laws' and each
-    episode. Within an event loop of yours, `aevaluate` does not block it.
+    in a thread of its own, in which `on_done` is called too.
     """
-    call = partial(
-        aevaluate, cases, subject, repeat=repeat, concurrency=concurrency, laws=laws, gates=gates,
-        scorers=scorers, on_done=on_done, wait=wait,
-    )  # fmt: skip
     with start_blocking_portal() as portal:
-        return portal.call(call)
+        return portal.call(partial(aevaluate, cases, subject, **options))
 
 
 async def aevaluate(
@@ -56,7 +41,11 @@ async def aevaluate(
     on_done: Callable[[str, Episode], None] = _nothing,
     wait: wait_base = BACK_OFF,
 ) -> Report:
-    """Async form of `evaluate`."""
+    """Run each case `repeat` times, at most `concurrency` at once, and report.
+
+    `subject` None: the built-in rules. `laws`: check the metamorphic laws as well. `on_done` is
+    called with 'cases' or 'laws' and each episode. `wait`: between attempts at a busy server.
+    """
     subject = subject or Subject()
     episodes = await run_cases(
         cases,

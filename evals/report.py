@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from scipy.stats import binomtest
 
 import followup_agent
-from followup_agent.evals.cases import Case, tags_of
+from followup_agent.evals.cases import Case
 from followup_agent.evals.scorers import SCORERS, Score, measures, score
 from followup_agent.evals.subject import Episode, Subject
 from followup_agent.service.errors import InvalidOption
@@ -191,23 +191,7 @@ def make_report(
         details=_details(scores),
         measures=_measures(episodes),
         laws=dict(laws or {}),
-        failures=[
-            Failure(
-                case=name,
-                eval=score.eval,
-                reason=score.reason,
-                errored=score.errored,
-                tier=known[name].tier,
-                attempt=episode.attempt,
-                input=known[name].input,
-                trajectory=episode.trajectory,
-                answer=(episode.run.answer or "") if episode.run else "",
-            )
-            for name, own in by_case.items()
-            for episode, given in own
-            for score in given
-            if not score.passed
-        ],
+        failures=_failures(known, by_case),
         subject=dict(subject),
         gate=Gate(ok=True, problems=[]),
         results=results,
@@ -215,6 +199,29 @@ def make_report(
     baseline = {case.name for case in cases if case.tier == "baseline"}
     problems = gate_problems(report, gates or load_gates(), baseline)
     return report.model_copy(update={"gate": Gate(ok=not problems, problems=problems)})
+
+
+def _failures(
+    cases: Mapping[str, Case], by_case: Mapping[str, list[tuple[Episode, list[Score]]]]
+) -> list[Failure]:
+    """Every score that did not pass, with what led to it."""
+    return [
+        Failure(
+            case=name,
+            eval=given.eval,
+            reason=given.reason,
+            errored=given.errored,
+            tier=cases[name].tier,
+            attempt=episode.attempt,
+            input=cases[name].input,
+            trajectory=episode.trajectory,
+            answer=(episode.run.answer or "") if episode.run else "",
+        )
+        for name, own in by_case.items()
+        for episode, scores in own
+        for given in scores
+        if not given.passed
+    ]
 
 
 def _result(episode: Episode, scores: Sequence[Score]) -> Result:
@@ -356,8 +363,3 @@ def read_report(path: Path) -> Report:
             error.strerror if isinstance(error, OSError) else "not a report of `followup eval run`"
         )
         raise InvalidOption(f"{path}: {why}") from error
-
-
-def all_tags(cases: Iterable[Case]) -> list[str]:
-    """Every tag there is, language and tier included."""
-    return sorted({tag for case in cases for tag in tags_of(case)})

@@ -288,8 +288,8 @@ _CREATED = re.compile(
     re.IGNORECASE,
 )
 _NOT_CREATED = re.compile(
-    r"\bno\b[^.\n]{0,20}\b(?:task|reminder)[^.\n]*|[^。\n]*(?:没有|未能|未|失败)[^。\n]*任务[^。\n]*"
-    r"|创建跟进任务失败[^。\n]*|creating the follow-up task failed[^.\n]*",
+    r"\bno\b[^.\n]{0,20}\b(?:task|reminder)\b[^.\n]{0,20}|creating the follow-up task failed"
+    r"|(?:没有|没能|未能|未)\s*(?:创建|新建|建立)[^。，\n]{0,10}任务|(?:创建|新建|建立)[^。，\n]{0,10}任务失败",
     re.IGNORECASE,
 )
 

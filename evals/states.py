@@ -71,9 +71,6 @@ def record(cases: Sequence[Case], episodes: Iterable[Episode]) -> list[Recorded]
             zip(episode.states, episode.decisions, strict=True), start=1
         ):
             free_order = case.tools_match != "exact_order"
-            run_id_changed = number > 1 and state["current_step"] == 0
-            if run_id_changed:  # a new goal on the thread: its calls are another run's
-                calls, taken = calls[taken:], 0
             left = calls[taken:]
             args = {
                 name: {"user_id": given["user_id"]} if name == WRITE_TOOL else given

@@ -87,7 +87,7 @@ class Crash(BaseModel):
 
 
 class Decided(BaseModel):
-    """One decision, and the state it was taken in."""
+    """One decision."""
 
     type: str
     tool_name: str | None = None
@@ -138,6 +138,7 @@ class Observed:
         self.decisions: list[Decided] = []
         self.states: list[dict[str, Any]] = []
         self.error: BaseException | None = None
+        """Of the last decision, when it raised."""
         self._planner = planner
         self._keep_states = keep_states
 
@@ -152,6 +153,7 @@ class Observed:
             if self._keep_states:
                 self.states.pop()  # a state in which nothing was decided
             raise
+        self.error = None  # it has recovered
         self.decisions.append(_decided(decision))
         return decision
 
@@ -281,7 +283,8 @@ class Bench:
             episode.run = run
             if run.stop_reason == "planner_failed":  # in whichever run of the thread
                 why = run.last_error["message"] if run.last_error else "no usable decision"
-                raise planner.error or PlannerBroke(why)
+                episode.crash = crash_of(planner.error or PlannerBroke(why))
+                return
             if run.waiting_for == "answer":
                 episode.questions.append(run.answer or "")
             elif run.approval is not None:

@@ -441,6 +441,46 @@ def test_a_planner_that_breaks_in_an_earlier_run_of_the_thread_is_errored() -> N
     assert (report.passed, report.errored) == (0, 1)
 
 
+class Recovering:
+    """Raises once, and then gives nothing usable, or what the rules say."""
+
+    name = "recovering"
+
+    def __init__(self, error: BaseException, *, well: bool) -> None:
+        self.rules = RulePlanner(load_policy(), NAMES, "user_123")
+        self.error: BaseException | None = error
+        self.well = well
+        self.decided = 0
+
+    async def decide(self, state: AgentState) -> Mapping[str, Any]:
+        """As told."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        self.decided += 1
+        return await self.rules.decide(state) if self.well or self.decided == 1 else {}
+
+
+def test_a_planner_that_recovers_is_judged_by_what_it_does() -> None:
+    assert evaluate(cases_of(1), Subject(planner=Recovering(KeyError("x"), well=True))).passed == 1
+
+
+def test_a_former_error_does_not_explain_a_later_failure() -> None:
+    planner = Recovering(ConnectionError("away"), well=False)
+    report = evaluate(cases_of(1), Subject(planner=planner), wait=wait_random(0, 0))
+    assert report.errored == 1
+    assert report.infrastructure() == []
+
+
+def test_a_planner_that_would_end_the_process_ends_its_case_alone() -> None:
+    class Leaving(Raising):
+        async def decide(self, state: AgentState) -> Mapping[str, Any]:
+            raise SystemExit(3)
+
+    report = evaluate(cases_of(2), Subject(planner=Leaving()))
+    assert (report.cases, report.errored) == (2, 2)
+
+
 class Wavering:
     """The rules every other run; else it asks."""
 

@@ -186,6 +186,7 @@ def test_an_answer_stands_on_its_record(judged: Episode) -> None:
         (answer + " [e1, e99]", "e99 is cited, and there is none"),
         (answer + "已创建跟进任务 task_1", "claims a task"),
         (answer + "任务已创建。", "claims a task"),
+        (answer + "未关闭工单 1 个，已创建跟进任务。", "claims a task"),
         (answer + "已为 user_123 创建了跟进任务。", "claims a task"),
         (answer + "I have created a follow-up task for user_123.", "claims a task"),
         (answer + "The task has already been created.", "claims a task"),
