@@ -11,6 +11,7 @@ from langsmith import Client
 from followup_agent.cli.evals import writable
 from followup_agent.cli.output import console, notice, print_json
 from followup_agent.cli.start import OK
+from followup_agent.evals import langsmith_pull as pulling
 from followup_agent.evals import langsmith_sync as sync
 from followup_agent.evals.cases import Case, load_cases
 from followup_agent.evals.report import describe
@@ -59,7 +60,7 @@ def pull(project: str, *, out: Path, limit: int, as_json: bool) -> int:
     """Write the cases that annotated runs make."""
     writable(out)
     with _client() as client:
-        rows, left_out = sync.pull(client, project, limit=limit)
+        rows, left_out = pulling.pull(client, project, limit=limit)
     text = yaml.safe_dump(rows, allow_unicode=True, sort_keys=False, width=110)
     out.write_text(text, encoding="utf-8")
     if as_json:

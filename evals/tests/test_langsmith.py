@@ -16,6 +16,7 @@ import pytest
 import yaml
 from urllib3.util import Retry
 
+from followup_agent.evals import langsmith_pull as pulling
 from followup_agent.evals import langsmith_sync as sync
 from followup_agent.evals.cases import Case, load_cases
 from followup_agent.evals.evaluate import evaluate
@@ -236,6 +237,7 @@ async def test_a_target_and_an_evaluator_that_raise_are_errors_and_no_case_is_mi
 
 SCRIPT = """
 import asyncio, warnings
+from followup_agent.evals import langsmith_pull as pulling
 from followup_agent.evals import langsmith_sync as sync
 from followup_agent.evals.cases import load_cases, select
 from followup_agent.evals.subject import Subject
@@ -373,7 +375,7 @@ async def traced(
 def annotate(client: langsmith.Client, server: LangSmithServer, run_id: str, **said: Any) -> None:
     """What a person says of the verdict."""
     client.create_feedback(
-        run_id, sync.VERDICT, session_id=server.runs[run_id]["session_id"], **said
+        run_id, pulling.VERDICT, session_id=server.runs[run_id]["session_id"], **said
     )
 
 
@@ -408,7 +410,7 @@ async def test_annotated_runs_become_cases_that_can_be_run(
     client.create_feedback(ids[3], "tone", score=1, session_id=session)
     if former:
         server.refuse["/api/v2/runs/query"] = 404
-    rows, left_out = sync.pull(client, "morning")
+    rows, left_out = pulling.pull(client, "morning")
     assert left_out == {}
     folder = tmp_path / "cases"
     folder.mkdir()
@@ -437,7 +439,7 @@ async def test_a_run_that_does_not_tell_enough_is_left_out_with_the_reason(
     )  # fmt: skip
     run_id = await traced(client, server, case, "evening")
     annotate(client, server, run_id, value={"needs_followup": True})
-    rows, left_out = sync.pull(client, "evening")
+    rows, left_out = pulling.pull(client, "evening")
     assert rows == []
     assert "does not tell days_since_last_active" in left_out[run_id]
 
@@ -456,7 +458,7 @@ async def test_a_pulled_case_finds_the_facts_of_its_run_and_the_verdict_of_its_a
     for case in asked:
         run_id = await traced(client, server, case, "noon")
         annotate(client, server, run_id, score=1, comment="checked")
-    rows, left_out = sync.pull(client, "noon")
+    rows, left_out = pulling.pull(client, "noon")
     assert left_out == {}
     assert len({row["name"] for row in rows}) == len(asked)
     verdicts = []
@@ -492,7 +494,7 @@ async def test_an_annotation_that_says_no_verdict_is_left_out_with_the_reason(
 ) -> None:
     run_id = await traced(client, server, asked_about(1, active=[1]), "night")
     annotate(client, server, run_id, **said)
-    rows, left_out = sync.pull(client, "night")
+    rows, left_out = pulling.pull(client, "night")
     assert rows == []
     assert why in left_out[run_id]
 
@@ -503,7 +505,7 @@ async def test_of_two_annotations_the_newer_counts_and_text_may_hold_it(
     run_id = await traced(client, server, asked_about(1, active=[1]), "night")
     annotate(client, server, run_id, value='{"needs_followup": true, "priority": "high"}')
     annotate(client, server, run_id, value='{"needs_followup": "undetermined"}')
-    (row,), _ = sync.pull(client, "night")
+    (row,), _ = pulling.pull(client, "night")
     assert row["expected_needs_followup"] == "undetermined"
     assert row["expected_status"] == "failed"
     assert "expected_priority" not in row
@@ -521,7 +523,7 @@ async def test_runs_that_wait_or_go_on_are_left_out_with_the_reason(
     assert len(roots) == 2
     for run in roots:
         annotate(client, server, run["id"], value={"needs_followup": False})
-    rows, left_out = sync.pull(client, "dusk")
+    rows, left_out = pulling.pull(client, "dusk")
     assert rows == []
     reasons = sorted(left_out.values())
     assert reasons[0] == "it has not come to its end: needs_input"
@@ -530,9 +532,9 @@ async def test_runs_that_wait_or_go_on_are_left_out_with_the_reason(
 
 def test_messages_hold_the_goal_too() -> None:
     said = [{"type": "ai", "content": "hello"}, {"role": "user", "content": "user_1 怎么样？"}]
-    assert sync.goal_of({"messages": said}) == "user_1 怎么样？"
-    assert sync.goal_of({"messages": [{"odd": 1}]}) is None
-    assert sync.goal_of({}) is None
+    assert pulling.goal_of({"messages": said}) == "user_1 怎么样？"
+    assert pulling.goal_of({"messages": [{"odd": 1}]}) is None
+    assert pulling.goal_of({}) is None
 
 
 # --- what goes wrong ---
@@ -612,4 +614,4 @@ async def test_a_dataset_that_is_not_there_is_said(client: langsmith.Client) -> 
 
 def test_a_project_that_is_not_there_is_said(client: langsmith.Client) -> None:
     with pytest.raises(ConfigurationError, match="no such dataset or project: 'nowhere'"):
-        sync.pull(client, "nowhere")
+        pulling.pull(client, "nowhere")
