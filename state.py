@@ -254,6 +254,19 @@ class Verdict(TypedDict):
 
 
 @with_config(PLAIN)
+class ModelView(TypedDict):
+    """What a model wrote as its answer, beside the verdict that was computed."""
+
+    draft: str
+    needs_followup: bool | None
+    """What the draft says; None: it says neither."""
+    used: bool
+    """Whether the draft stands in the answer."""
+    disagreements: list[str]
+    """Why it does not: what it says that the record does not, or the verdict contradicts."""
+
+
+@with_config(PLAIN)
 class RunError(TypedDict):
     """The last thing that went wrong."""
 
