@@ -44,7 +44,7 @@ GoalKind = Literal["judgement", "activity", "orders", "tickets", "task", "unclea
 TaskWish = Literal["none", "if_needed", "requested"]
 Text = Annotated[str, Field(pattern=r"\S", max_length=4000)]
 
-GRAPH_VERSION = "2"
+GRAPH_VERSION = "3"
 """Raised when stored threads of the former version cannot be gone on with."""
 
 
@@ -173,6 +173,46 @@ class Question(TypedDict):
 
 
 @with_config(PLAIN)
+class Round(TypedDict):
+    """One decision in its place: what came of it stands in `tool_history` or `answers`."""
+
+    step: int
+    decision: Decision
+
+
+@with_config(PLAIN)
+class Answered(TypedDict):
+    """What the user has answered to the question of a step."""
+
+    step: int
+    answer: str
+
+
+@with_config(PLAIN)
+class Quote(TypedDict):
+    """What a customer wrote, as a tool found it: data for a model to read, never evidence."""
+
+    call_id: str
+    text: str
+
+
+@with_config(PLAIN)
+class Limits(TypedDict):
+    """What a run may use, whatever its planner; None: as much as it takes."""
+
+    deadline_s: float | None
+    """Seconds of work: the planner's and the tools' time, not the time a person takes."""
+    model_calls: int | None
+    tokens: int | None
+    """Input and output together."""
+    cost: float | None
+    """In the currency of the price table."""
+
+
+NO_LIMITS = Limits(deadline_s=None, model_calls=None, tokens=None, cost=None)
+
+
+@with_config(PLAIN)
 class Approval(TypedDict):
     """A write that waits for a person: exactly what would be done, and on what grounds."""
 
@@ -217,6 +257,10 @@ class Counters(TypedDict):
     """Approvals asked for."""
     unusable_answers: int
     """Answers in a row that told nothing new."""
+    handed_back: int
+    """Times a model finished before the evidence was in, and was told what is missing."""
+    planner_ms: int
+    """Time the planner took, its waiting included."""
 
 
 NO_COUNTS = Counters(
@@ -226,6 +270,8 @@ NO_COUNTS = Counters(
     questions=0,
     approvals=0,
     unusable_answers=0,
+    handed_back=0,
+    planner_ms=0,
 )
 
 
@@ -283,7 +329,10 @@ class Usage(TypedDict):
     cached_input_tokens: int
     output_tokens: int
     cost: float
+    """In the currency of the price table; 0.0 where the model has no price there."""
 
+
+NO_USAGE = Usage(model_calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0)
 
 # --- the state ---
 
@@ -324,7 +373,7 @@ class AgentState(TypedDict):
     language: Language
     """Of the first question; every text of the run follows it."""
     planner: str
-    """'rules', or the model's name."""
+    """'rules', or the model's name: who decided last."""
     as_of: str
     """ISO 8601, UTC: nothing later is ever seen."""
     as_of_given: bool
@@ -338,6 +387,7 @@ class AgentState(TypedDict):
     current_step: int
     """Decisions taken so far in this run, over all resumes."""
     max_steps: int
+    limits: Limits
     counters: Counters
 
     decision: Decision | None
@@ -349,6 +399,11 @@ class AgentState(TypedDict):
     evidence: Annotated[list[Evidence], DeltaChannel(extend)]
     tool_history: Annotated[list[ToolCallRecord], DeltaChannel(extend)]
 
+    rounds: Annotated[list[Round], DeltaChannel(extend)]
+    """The decisions so far: what a model is shown of them grows and never changes."""
+    quotes: Annotated[list[Quote], DeltaChannel(extend)]
+    answers: Annotated[list[Answered], DeltaChannel(extend)]
+
     pending_questions: list[Question]
     approval: Approval | None
     """Set while a write waits for a person."""
@@ -356,6 +411,7 @@ class AgentState(TypedDict):
     """Used up by running the write."""
 
     verdict: Verdict | None
+    model_view: ModelView | None
     final_answer: str | None
     last_error: RunError | None
     usage: Usage
@@ -364,6 +420,18 @@ class AgentState(TypedDict):
 
     remaining_steps: RemainingSteps
     """Supersteps left before LangGraph's own limit."""
+
+
+def worked_s(state: AgentState) -> float:
+    """Seconds this run has worked: its planner and its tools, over all resumes."""
+    tools_ms = sum(call["duration_ms"] for call in state["tool_history"])
+    return (state["counters"]["planner_ms"] + tools_ms) / 1000
+
+
+def time_left_s(state: AgentState) -> float | None:
+    """Seconds until the run's deadline, never below 0; None when it has none."""
+    deadline_s = state["limits"]["deadline_s"]
+    return None if deadline_s is None else max(0.0, deadline_s - worked_s(state))
 
 
 def facts_of(state: AgentState) -> dict[str, Fact]:

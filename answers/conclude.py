@@ -1,20 +1,32 @@
 """Conclude a run: is the goal answered, what is the verdict, and what does the user read?
 
-The answer is composed from the verdict, the evidence and the record of calls. A planner's draft is
-never copied into it: so every number in it stands in the evidence, and a task is claimed only when
-the record has it.
+The answer is composed from the verdict, the evidence and the record of calls; a model's own words
+stand in it only where the record bears them out (`answers/grounding.py`). So every number in it
+stands in the evidence, and a task is claimed only when the record has it.
 """
 
 from collections.abc import Sequence
+from datetime import tzinfo
 
 from typing_extensions import TypedDict
 
+from followup_agent.answers.grounding import view_draft
 from followup_agent.answers.words import WORDS, say
-from followup_agent.judgement.judge import SOURCES, coverage_of, current_evidence, judge, number
+from followup_agent.goals.ids import IdPattern
+from followup_agent.judgement.judge import (
+    QUESTION_SOURCE,
+    SOURCES,
+    WRITE_TOOL,
+    coverage_of,
+    current_evidence,
+    judge,
+    number,
+)
 from followup_agent.judgement.policy import Policy
 from followup_agent.state import (
     AgentState,
     Evidence,
+    ModelView,
     Status,
     StopReason,
     ToolCallRecord,
@@ -23,14 +35,6 @@ from followup_agent.state import (
 )
 from followup_agent.tools.outcome import Language
 
-QUESTION_SOURCE = {
-    "activity": "get_user_activity",
-    "orders": "get_user_orders",
-    "tickets": "get_open_tickets",
-}
-"""Which tool answers which question."""
-WRITE_TOOL = "send_followup_task"
-
 
 class Conclusion(TypedDict):
     """What the last node of a run writes."""
@@ -38,10 +42,13 @@ class Conclusion(TypedDict):
     status: Status
     stop_reason: StopReason
     verdict: Verdict | None
+    model_view: ModelView | None
     final_answer: str
 
 
-def conclude(state: AgentState, policy: Policy, stop_reason: StopReason) -> Conclusion:
+def conclude(
+    state: AgentState, policy: Policy, stop_reason: StopReason, ids: IdPattern, zone: tzinfo
+) -> Conclusion:
     """The end of a run that stopped for this reason.
 
     `completed` only when the goal is answered; a run that gave up is `failed` and never says that
@@ -49,18 +56,28 @@ def conclude(state: AgentState, policy: Policy, stop_reason: StopReason) -> Conc
     """
     state = {**state, "evidence": current_evidence(state["evidence"], state["tool_history"])}
     verdict = _verdict(state, policy)
-    gave_up = stop_reason not in ("finish", "max_steps")
+    gave_up = stop_reason not in ("finish", "max_steps", "deadline", "budget")
     if stop_reason == "finish" and not state["tool_history"]:
         stop_reason = "no_progress"  # finished before anything was looked at
     answered = not gave_up and is_answered(state, verdict)
     if verdict is not None and gave_up and verdict["needs_followup"] is False:
         verdict = {**verdict, "needs_followup": None, "priority": "undetermined"}
+    draft = _draft_of(state)
+    view = view_draft(draft, state, verdict, ids, zone) if draft else None
     return Conclusion(
         status="completed" if answered else "failed",
         stop_reason=stop_reason,
         verdict=verdict,
-        final_answer=_compose(state, verdict, answered, stop_reason),
+        model_view=view,
+        final_answer=_compose(state, verdict, answered, stop_reason, view),
     )
+
+
+def _draft_of(state: AgentState) -> str:
+    """The planner's own answer, when it has finished with one."""
+    decision = state["decision"]
+    finished = decision is not None and decision["type"] == "finish"
+    return decision["answer_draft"].strip() if finished and decision else ""  # type: ignore[typeddict-item]
 
 
 def is_answered(state: AgentState, verdict: Verdict | None) -> bool:
@@ -99,8 +116,13 @@ def _verdict(state: AgentState, policy: Policy) -> Verdict | None:
 
 
 def _compose(
-    state: AgentState, verdict: Verdict | None, answered: bool, stop_reason: StopReason
+    state: AgentState,
+    verdict: Verdict | None,
+    answered: bool,
+    stop_reason: StopReason,
+    view: ModelView | None,
 ) -> str:
+    """The judgement, a model's words where the record bears them out, the basis, the action."""
     language, goal = state["language"], state["parsed_goal"]
     cited = _cited(state, verdict)
     parts = [_headline(state, verdict, answered)]
@@ -108,6 +130,8 @@ def _compose(
         parts[0] += ("" if language == "zh" else " ") + say(language, f"stopped_{stop_reason}")
     if stop_reason == "planner_failed" and state["last_error"] is not None:
         parts.append(state["last_error"]["message"])
+    if answered and view is not None and view["used"]:
+        parts.append(view["draft"].strip())
     if cited:
         basis = [say(language, "basis" if answered else "found_so_far")]
         basis += [f"- {text} [{evidence_id}]" for text, evidence_id in cited]
@@ -120,7 +144,7 @@ def _compose(
         parts.append(say(language, "missing", sources=missing))
     if verdict is not None:
         parts.append(say(language, "action", action=verdict["advised_action"]))
-    if task := _task_line(state, verdict):
+    if task := _task_line(state, verdict, view):
         parts.append(task)
     return "\n\n".join(parts)
 
@@ -194,7 +218,7 @@ def _missing(state: AgentState, verdict: Verdict | None) -> str:
     return say(language, "comma").join(named)
 
 
-def _task_line(state: AgentState, verdict: Verdict | None) -> str:
+def _task_line(state: AgentState, verdict: Verdict | None, view: ModelView | None) -> str:
     """What the record says of the follow-up task; nothing when none was due."""
     language: Language = state["language"]
     calls = [call for call in state["tool_history"] if call["tool_name"] == WRITE_TOOL]
@@ -209,7 +233,6 @@ def _task_line(state: AgentState, verdict: Verdict | None) -> str:
         return say(language, "task_rejected")
     if kinds and kinds[-1]:
         return say(language, "task_failed", why=say(language, kinds[-1]))
-    decision = state["decision"]
-    claimed = decision is not None and decision["type"] == "finish" and decision["answer_draft"]
+    claimed = view is not None and not view["used"]
     wanted = state["parsed_goal"]["task"] != "none" or (verdict and verdict["needs_followup"])
     return say(language, "task_none") if wanted or claimed else ""

@@ -78,6 +78,14 @@ def ask(
         int | None, typer.Option("--max-steps", help="Decisions the run may take.")
     ] = None,
     as_of: AsOf = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(
+            "--deadline",
+            metavar="SECONDS",
+            help="Seconds the run may work; your own time to answer is not counted.",
+        ),
+    ] = None,
     log: Log = None,
     as_json: Json = False,
     home: Home = None,
@@ -90,6 +98,7 @@ def ask(
         thread=thread,
         max_steps=max_steps,
         as_of=as_of,
+        deadline_s=deadline,
         planner=planner,
         log=log,
         as_json=as_json,

@@ -45,6 +45,7 @@ def ask(
     thread: str | None,
     max_steps: int | None,
     as_of: str | None,
+    deadline_s: float | None,
     planner: str | None,
     log: str | None,
     as_json: bool,
@@ -53,7 +54,9 @@ def ask(
     """One run."""
     notice(choose_planner(load_settings(home=home, planner=planner)))
     return _drive(
-        lambda agent: agent.astream(goal, thread_id=thread, max_steps=max_steps, as_of=as_of),
+        lambda agent: agent.astream(
+            goal, thread_id=thread, max_steps=max_steps, as_of=as_of, deadline_s=deadline_s
+        ),
         as_json=as_json,
         log=log,
         home=home,
@@ -136,7 +139,7 @@ def show(thread: str, *, checkpoints: bool, as_json: bool, home: Path | None) ->
 
 
 async def _show(thread: str, *, checkpoints: bool, as_json: bool, home: Path | None) -> int:
-    async with FollowupAgent.aopen(home=home) as agent:
+    async with FollowupAgent.aopen(home=home, planner="rules") as agent:  # decides nothing
         if checkpoints:
             return _print_checkpoints(await agent.acheckpoints(thread), as_json=as_json)
         run, steps = await agent.aget(thread), await agent.atimeline(thread)
@@ -156,6 +159,8 @@ async def _show(thread: str, *, checkpoints: bool, as_json: bool, home: Path | N
             _print_call(out, call, own)
     out.print()
     _print_end(out, run)
+    _print_view(out, run)
+    _print_usage(out, run)
     return OK
 
 
@@ -228,7 +233,7 @@ def prune(older_than: str, *, as_json: bool, home: Path | None) -> int:
 
 def _with_agent(home: Path | None, act: Callable[[FollowupAgent], Awaitable[T]]) -> T:
     async def run() -> T:
-        async with FollowupAgent.aopen(home=home) as agent:
+        async with FollowupAgent.aopen(home=home, planner="rules") as agent:  # decides nothing
             return await act(agent)
 
     return asyncio.run(run())
@@ -292,6 +297,7 @@ async def _follow(
     else:
         out.print()
         _print_end(out, run)
+        _print_usage(out, run)
     if run.status == "running":
         notice(f"stopped; go on with: followup resume {shlex.quote(run.thread_id)}")
         return TERMINATED
@@ -342,6 +348,29 @@ def _print_call(out: Console, call: Mapping[str, Any], facts: Mapping[str, Fact]
     if facts:
         known = ", ".join(f"{key}={fact['value']}" for key, fact in facts.items())
         out.print(f"       {known}", style="dim")
+
+
+def _print_usage(out: Console, run: Run) -> None:
+    """What a model cost; nothing for the rules."""
+    usage = run.usage
+    if not usage["model_calls"]:
+        return
+    cost = f"cost {usage['cost']:.6f}" if usage["cost"] else "cost unknown (no price for it)"
+    out.print(
+        f"{run.planner}: {usage['model_calls']} calls, {usage['input_tokens']} input tokens "
+        f"({usage['cached_input_tokens']} cached), {usage['output_tokens']} output tokens, {cost}",
+        style="dim",
+    )
+
+
+def _print_view(out: Console, run: Run) -> None:
+    """A model's own answer, where the record does not bear it out."""
+    view = run.model_view
+    if view is None or view["used"]:
+        return
+    out.print(f"\n{run.planner} would have said (not used): {view['draft']}", style="dim")
+    for disagreement in view["disagreements"]:
+        out.print(f"  - {disagreement}", style="yellow")
 
 
 def _print_end(out: Console, run: Run) -> None:

@@ -25,7 +25,7 @@ USER_ID_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9_.:@/+\-]{0,63}$"
 The import refuses other ids, so that none is stored that could not be asked about."""
 USER_ID = Field(
     pattern=USER_ID_PATTERN,
-    description="Customer id exactly as the user gave it, e.g. 'user_123'.",
+    description="Customer id exactly as the user gave it.",
 )
 
 
@@ -33,14 +33,6 @@ class CustomerArgs(ToolArgs):
     """Arguments of a tool about one customer."""
 
     user_id: str = USER_ID
-
-
-def _whole_number(value: Any) -> Any:
-    if isinstance(value, str) and not re.fullmatch(r"[0-9]{1,4}", value):
-        raise ValueError("a whole number of days")
-    if isinstance(value, bool | bytes):
-        raise ValueError("a whole number of days")
-    return value
 
 
 def _day(value: Any) -> Any:
@@ -52,14 +44,9 @@ def _day(value: Any) -> Any:
 
 
 class WindowArgs(CustomerArgs):
-    """Arguments of a tool that looks back over some days.
+    """Arguments of a tool that looks back over some days."""
 
-    `7`, `7.0` and `"7"` are all seven days; anything that is not a whole number is refused.
-    """
-
-    days: Annotated[int, BeforeValidator(_whole_number)] = Field(
-        ge=1, le=365, description="Lookback in calendar days, the last one included."
-    )
+    days: int = Field(ge=1, le=365, description="Lookback in calendar days, the last one included.")
     until: Annotated[date | None, BeforeValidator(_day)] = Field(
         None, description="Last day of the window, YYYY-MM-DD; leave out for a window ending now."
     )

@@ -16,11 +16,11 @@ from typing import Any, cast
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
-from followup_agent.answers.conclude import WRITE_TOOL
 from followup_agent.evals.cases import Case
 from followup_agent.evals.report import Gates, Rate
 from followup_agent.evals.scorers import score, without_defaults
 from followup_agent.evals.subject import Episode, Subject, crash_of
+from followup_agent.judgement.judge import WRITE_TOOL
 from followup_agent.service.errors import InvalidOption
 from followup_agent.state import AgentState, Decision
 from followup_agent.tools.definition import explain

@@ -32,7 +32,7 @@ from followup_agent.graph.checkpoints import strict_serializer
 from followup_agent.graph.context import AgentContext, RunOptions
 from followup_agent.graph.replies import CANCEL
 from followup_agent.judgement.policy import Policy, load_policy
-from followup_agent.planners import Planner
+from followup_agent.planners import Planned, Planner
 from followup_agent.planners.rules import RulePlanner
 from followup_agent.runs.database import RunsDatabase
 from followup_agent.runs.ledger import SqlLedger
@@ -142,20 +142,26 @@ class Observed:
         self._planner = planner
         self._keep_states = keep_states
 
-    async def decide(self, state: AgentState) -> Mapping[str, Any]:
+    async def decide(self, state: AgentState) -> Mapping[str, Any] | Planned:
         """What the planner decides."""
         if self._keep_states:
             self.states.append(recorded_state(state))
         try:
-            decision = await self._planner.decide(state)
+            planned = await self._planner.decide(state)
         except BaseException as error:
             self.error = error
             if self._keep_states:
                 self.states.pop()  # a state in which nothing was decided
             raise
         self.error = None  # it has recovered
+        if isinstance(planned, Planned) and planned.failure is not None:
+            self.error = planned.failure.cause or PlannerBroke(planned.failure.message)
+            if self._keep_states:
+                self.states.pop()
+            return planned
+        decision = planned.decision if isinstance(planned, Planned) else planned
         self.decisions.append(_decided(decision))
-        return decision
+        return planned
 
 
 def _decided(decision: object) -> Decided:

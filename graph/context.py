@@ -15,6 +15,7 @@ from followup_agent.goals.limits import DEFAULT_MAX_STEPS, MAX_STEPS_CEILING
 from followup_agent.judgement.policy import Policy
 from followup_agent.planners import Planner
 from followup_agent.runs.ledger import Ledger
+from followup_agent.state import NO_LIMITS, Limits
 from followup_agent.tasks.system import TaskSystem
 from followup_agent.tools.runner import ToolRunner
 
@@ -36,6 +37,10 @@ class RunOptions:
         Field(description="Judge as of this ISO 8601 time; nothing later is seen. Default: now."),
     ] = None
     user: Annotated[str, Field(description="Who asks, and who is recorded as approving.")] = "user"
+    deadline_s: Annotated[
+        float | None,
+        Field(gt=0, description="Seconds the run may work; waiting for a person does not count."),
+    ] = None
 
 
 Event = Mapping[str, Any]
@@ -97,6 +102,8 @@ class AgentContext:
     tasks: TaskSystem | None = None
     tenant: str = "default"
     """The company, where several share one task system."""
+    budget: Limits = field(default_factory=lambda: NO_LIMITS)
+    """What any run may use; a run's own deadline replaces the one named here."""
     outbox: Outbox | None = None
     """Holds a node's events until its result is stored; None: they are written at once."""
     options: RunOptions = field(default_factory=RunOptions)

@@ -1,13 +1,25 @@
 """Ask a tool file what a result means: the step from plain JSON to facts and evidence."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
-from followup_agent.state import AgentState, Evidence
+from followup_agent.state import AgentState, Evidence, Quote
 from followup_agent.tools.definition import ToolDefinition
 from followup_agent.tools.outcome import Fact
+
+MAX_QUOTES = 10
+MAX_QUOTE_CHARS = 800
+"""Kept of what customers wrote: enough to see what it is about; the rest stays where it is."""
+
+
+class Meaning(NamedTuple):
+    """What one result means."""
+
+    facts: dict[str, Fact]
+    evidence: list[Evidence]
+    quotes: list[Quote]
 
 
 def interpret(
@@ -18,7 +30,7 @@ def interpret(
     call_id: str,
     *,
     first_evidence: int = 1,
-) -> tuple[dict[str, Fact], list[Evidence]]:
+) -> Meaning:
     """What the tool file says these arguments and this result mean.
 
     Evidence is numbered from `first_evidence`.
@@ -48,4 +60,13 @@ def interpret(
             tool.evidence(typed_args, typed_result, state["language"]), start=first_evidence
         )
     ]
-    return facts, evidence
+    quotes = [
+        Quote(call_id=call_id, text=_cut(text))
+        for text in tool.quotes(typed_args, typed_result)[:MAX_QUOTES]
+    ]
+    return Meaning(facts, evidence, quotes)
+
+
+def _cut(text: str) -> str:
+    over = len(text) - MAX_QUOTE_CHARS
+    return text if over <= 0 else f"{text[:MAX_QUOTE_CHARS]}… [{over} characters left out]"

@@ -1,15 +1,17 @@
 """Every branch of the run, in one file, as pure functions of the state.
 
 START           -> intake                     (refuses input with keys nobody reads)
-planner         -> tool_executor | propose_write | pose_question | synthesizer (finish)
-                   | planner (unusable reply, once)
-                   | give_up (planner_failed, no_progress, recursion_limit)
+planner         -> tool_executor | propose_write | pose_question
+                   | synthesizer (finish, deadline, budget) | planner (unusable reply, once)
+                   | give_up (planner_failed, model_refused, no_progress, recursion_limit)
 propose_write   -> await_approval | updater (blocked)
 await_approval  -> confirm_facts | await_approval (an edit that does not fit)
                    | updater (not approved) | give_up (cancelled)
 confirm_facts   -> tool_executor | updater, propose_write (the facts have changed)
-ask_user        -> planner | synthesizer (max_steps) | give_up (cancelled, recursion_limit)
-updater         -> planner | propose_write (the facts have changed) | synthesizer (max_steps)
+ask_user        -> planner | synthesizer (max_steps, deadline, budget)
+                   | give_up (cancelled, recursion_limit)
+updater         -> planner | propose_write (the facts have changed)
+                   | synthesizer (max_steps, deadline, budget)
                    | give_up (repeated_failures, no_progress, recursion_limit)
 
 intake -> planner, pose_question -> ask_user, tool_executor -> updater always. A node that breaks
@@ -23,7 +25,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from typing_extensions import override
 
 from followup_agent.service.errors import InvalidGoal
-from followup_agent.state import AgentInput, AgentState, StopReason
+from followup_agent.state import AgentInput, AgentState, StopReason, time_left_s
 
 MAX_FAILURES_IN_A_ROW = 2
 """Failed calls in a row that end a run. Seed document, section 9.3: one retry, then stop."""
@@ -44,13 +46,20 @@ def recursion_limit(max_steps: int) -> int:
     return SUPERSTEPS_PER_ROUND * max_steps + 2 * SUPERSTEPS_TO_END
 
 
+ENDED_BY_A_NODE: Mapping[StopReason | None, StopReason] = {
+    reason: reason
+    for reason in ("cancelled", "internal", "planner_failed", "model_refused", "deadline", "budget")
+}
+"""Reasons a node writes itself, for what only it has seen; all others are counted here."""
+USED_UP = frozenset({"max_steps", "deadline", "budget"})
+"""A limit was met, and nothing went wrong: the run concludes from what it has found."""
+
+
 def stop_reason(state: AgentState) -> StopReason | None:
     """Why this run must end now, or None. The one place that decides it."""
-    error, counters = state["last_error"], state["counters"]
-    if state["stop_reason"] == "cancelled":
-        return "cancelled"
-    if state["stop_reason"] == "internal" and error is not None:
-        return "internal"
+    counters = state["counters"]
+    if ended := ENDED_BY_A_NODE.get(state["stop_reason"]):
+        return ended
     if counters["invalid_decisions"] >= MAX_INVALID_DECISIONS:
         return "planner_failed"
     if counters["failures_in_a_row"] >= MAX_FAILURES_IN_A_ROW:
@@ -65,15 +74,33 @@ def stop_reason(state: AgentState) -> StopReason | None:
         return "finish"
     if state["remaining_steps"] <= SUPERSTEPS_TO_END:
         return "recursion_limit"
+    if time_left_s(state) == 0:
+        return "deadline"
+    if budget_spent(state):
+        return "budget"
     if state["current_step"] >= state["max_steps"]:
         return "max_steps"
     return None
 
 
+def budget_spent(state: AgentState) -> bool:
+    """Whether the run has used as much of a model as it may."""
+    usage, limits = state["usage"], state["limits"]
+    used = (
+        (usage["model_calls"], limits["model_calls"]),
+        (usage["input_tokens"] + usage["output_tokens"], limits["tokens"]),
+        (usage["cost"], limits["cost"]),
+    )
+    return any(limit is not None and spent >= limit for spent, limit in used)
+
+
 # LangGraph hands the input over merged with the state: on a new thread, with what channels start
 # with; on a used one, with all of it.
 _KNOWN_AT_FIRST = frozenset(
-    {*AgentInput.__annotations__, "facts", "evidence", "tool_history", "remaining_steps"}
+    {
+        *AgentInput.__annotations__,
+        *("facts", "evidence", "tool_history", "rounds", "quotes", "answers", "remaining_steps"),
+    }
 )
 _KNOWN_LATER = _KNOWN_AT_FIRST | AgentState.__annotations__.keys()
 
@@ -118,14 +145,16 @@ def after_planner(
 ]:
     """Act, ask or finish, as decided; plan again after one unusable reply.
 
-    The step limit is looked at after the act: the last decision is still carried out.
+    Steps and budget are looked at after the act: what was paid for is still carried out.
     """
     decision = state["decision"]
     match stop_reason(state):
-        case "finish":
+        case "finish" | "deadline":
             return "synthesizer"
-        case "planner_failed" | "no_progress" | "recursion_limit":
+        case "planner_failed" | "model_refused" | "no_progress" | "recursion_limit":
             return "give_up"
+        case "budget" if decision is None:
+            return "synthesizer"
     if decision is None:
         return "planner"
     if decision["type"] == "ask_user":
@@ -180,4 +209,4 @@ def _go_on(state: AgentState) -> Literal["planner", "synthesizer", "give_up"]:
     reason = stop_reason(state)
     if reason is None:
         return "planner"
-    return "synthesizer" if reason == "max_steps" else "give_up"
+    return "synthesizer" if reason in USED_UP else "give_up"

@@ -16,6 +16,13 @@ from followup_agent.tools.outcome import Fact, FactValue, Language
 
 SOURCES: Final = ("get_user_activity", "get_user_orders", "get_open_tickets")
 """The tools a judgement looks at, in the order they are called."""
+QUESTION_SOURCE: Final = {
+    "activity": "get_user_activity",
+    "orders": "get_user_orders",
+    "tickets": "get_open_tickets",
+}
+"""Which tool answers which question."""
+WRITE_TOOL: Final = "send_followup_task"
 
 
 class Signal(NamedTuple):

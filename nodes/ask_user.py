@@ -11,7 +11,16 @@ from typing_extensions import TypedDict
 from followup_agent.goals.goal import read_answer
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.replies import ANSWER, TAKEN, is_cancel, reply_text
-from followup_agent.state import AgentState, Counters, Decision, Goal, Question, Status, StopReason
+from followup_agent.state import (
+    AgentState,
+    Answered,
+    Counters,
+    Decision,
+    Goal,
+    Question,
+    Status,
+    StopReason,
+)
 
 
 class Update(TypedDict):
@@ -22,6 +31,7 @@ class Update(TypedDict):
     decision: Decision | None
     parsed_goal: NotRequired[Goal]
     counters: NotRequired[Counters]
+    answers: NotRequired[list[Answered]]
     pending_questions: list[Question]
     messages: list[HumanMessage]
 
@@ -56,6 +66,7 @@ async def ask_user(state: AgentState, context: AgentContext) -> Update:
         decision=None,
         parsed_goal=goal,
         counters={**counters, "unusable_answers": unusable},
+        answers=[Answered(step=state["current_step"], answer=text)],
         pending_questions=[],
         messages=[HumanMessage(text, additional_kwargs=TAKEN)],
     )

@@ -85,7 +85,7 @@ def _differences(
     """`key: before → now` for each fact of this call that has another value, or is gone (`?`)."""
     subject = call.tool.subject_of(call.canonical)
     before = state["facts"].get(subject or "", {})
-    now, _ = interpret(call.tool, call.canonical, result, state, record["call_id"])
+    now = interpret(call.tool, call.canonical, result, state, record["call_id"]).facts
     return [
         f"{key}: {fact['value']} → {now[key]['value'] if key in now else '?'}"
         for key, fact in before.items()

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 from followup_agent.answers.conclude import conclude
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.routing import stop_reason
-from followup_agent.state import AgentState, Question, Status, StopReason, Verdict
+from followup_agent.state import AgentState, ModelView, Question, Status, StopReason, Verdict
 
 
 class Update(TypedDict):
@@ -15,6 +15,7 @@ class Update(TypedDict):
     status: Status
     stop_reason: StopReason
     verdict: Verdict | None
+    model_view: ModelView | None
     final_answer: str
     pending_questions: list[Question]
     messages: list[AIMessage]
@@ -22,7 +23,9 @@ class Update(TypedDict):
 
 async def give_up(state: AgentState, context: AgentContext) -> Update:
     """Fail with a stop reason of its own and the evidence gathered so far."""
-    end = conclude(state, context.policy, stop_reason(state) or "internal")
+    end = conclude(
+        state, context.policy, stop_reason(state) or "internal", context.ids, context.timezone
+    )
     context.log.emit(
         "agent.run.finished",
         state={"status": end["status"], "stopReason": end["stop_reason"]},

@@ -18,14 +18,20 @@ from followup_agent.service.errors import InvalidGoal
 from followup_agent.state import (
     GRAPH_VERSION,
     NO_COUNTS,
+    NO_USAGE,
     AgentState,
+    Answered,
     Approval,
     Approved,
     Counters,
     Decision,
     Evidence,
     Goal,
+    Limits,
+    ModelView,
     Question,
+    Quote,
+    Round,
     RunError,
     Status,
     StopReason,
@@ -60,16 +66,21 @@ class Update(TypedDict):
     stop_reason: StopReason | None
     current_step: int
     max_steps: int
+    limits: Limits
     counters: Counters
     decision: Decision | None
     needs_approval: bool
     facts: Annotated[dict[str, dict[str, Fact]], _Whole]
     evidence: Annotated[list[Evidence], _Whole]
     tool_history: Annotated[list[ToolCallRecord], _Whole]
+    rounds: Annotated[list[Round], _Whole]
+    quotes: Annotated[list[Quote], _Whole]
+    answers: Annotated[list[Answered], _Whole]
     pending_questions: list[Question]
     approval: Approval | None
     approved: Approved | None
     verdict: Verdict | None
+    model_view: ModelView | None
     final_answer: str | None
     last_error: RunError | None
     usage: Usage
@@ -106,21 +117,27 @@ async def intake(state: AgentState, context: AgentContext) -> Update:
         stop_reason=None,
         current_step=0,
         max_steps=context.options.max_steps,
+        limits={
+            **context.budget,
+            "deadline_s": context.options.deadline_s or context.budget["deadline_s"],
+        },
         counters=NO_COUNTS,
         decision=None,
         needs_approval=False,
         facts=Overwrite({}),  # type: ignore[typeddict-item]  # replaces what has grown
         evidence=Overwrite([]),  # type: ignore[typeddict-item]
         tool_history=Overwrite([]),  # type: ignore[typeddict-item]
+        rounds=Overwrite([]),  # type: ignore[typeddict-item]
+        quotes=Overwrite([]),  # type: ignore[typeddict-item]
+        answers=Overwrite([]),  # type: ignore[typeddict-item]
         pending_questions=[],
         approval=None,
         approved=None,
         verdict=None,
+        model_view=None,
         final_answer=None,
         last_error=None,
-        usage=Usage(
-            model_calls=0, input_tokens=0, cached_input_tokens=0, output_tokens=0, cost=0.0
-        ),
+        usage=NO_USAGE,
         # In the place of the message it was read from, if any: the same text, marked as taken.
         messages=[HumanMessage(user_goal, id=message_id, additional_kwargs=TAKEN)],
     )

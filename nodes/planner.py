@@ -1,13 +1,16 @@
 """Decide the next action. Runs no tool."""
 
+import math
 import uuid
-from typing import NotRequired
+from typing import Any, NotRequired
 
 from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from followup_agent.graph.context import AgentContext
-from followup_agent.state import AgentState, Counters, Decision, RunError
+from followup_agent.planners import Planned, PlannerFailure
+from followup_agent.planners.usage import added
+from followup_agent.state import AgentState, Counters, Decision, Round, RunError, StopReason, Usage
 from followup_agent.tools.definition import explain
 
 _DECISION: TypeAdapter[Decision] = TypeAdapter(Decision)
@@ -17,29 +20,33 @@ class Update(TypedDict):
     """What this node writes. `decision` None: the reply was unusable."""
 
     decision: Decision | None
+    planner: str
     needs_approval: bool
     current_step: int
     counters: Counters
+    usage: Usage
+    rounds: NotRequired[list[Round]]
     last_error: NotRequired[RunError]
+    stop_reason: NotRequired[StopReason]
 
 
 async def planner(state: AgentState, context: AgentContext) -> Update:
     """Choose exactly one next action from the goal, the facts and the history."""
-    step = state["current_step"] + 1
-    log = context.log
+    step, log = state["current_step"] + 1, context.log
     log.bind({"step": step})
     log.emit("agent.step.started", state={"status": state["status"]})
-    try:
-        decision = _DECISION.validate_python(await context.planner.decide(_own_copy(state)))
-    except ValidationError as error:
-        return _unusable(state, context, "invalid_args", f"no usable decision: {explain(error)}")
-    except (Exception, SystemExit) as error:
-        # A planner that breaks is a failed run, never a quiet fall-back to other rules.
-        error_id = uuid.uuid4().hex[:8]
-        log.error(error_id, error)
-        return _unusable(
-            state, context, "internal", f"the planner failed (error {error_id}, see the log)"
-        )
+    started = context.monotonic()
+    planned = await _plan(state, context)
+    counters: Counters = {
+        **state["counters"],
+        "planner_ms": state["counters"]["planner_ms"]
+        + math.ceil((context.monotonic() - started) * 1000),
+        "handed_back": state["counters"]["handed_back"] + planned.handed_back,
+    }
+    usage = added(state["usage"], planned.usage)
+    if planned.failure is not None or planned.decision is None:
+        return _unusable(state, context, planned, counters, usage)
+    decision: Decision = planned.decision  # type: ignore[assignment] # validated by _plan
     tool_name = decision["tool_name"] if decision["type"] == "tool" else None
     log.emit(
         "agent.decision.made",
@@ -49,14 +56,40 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
             "reason": decision["reason"],
         },
         tool={"args": decision["args"]} if decision["type"] == "tool" else None,
+        planner=_traced(planned),
         state={"status": state["status"]},
     )
     return Update(
         decision=decision,
+        planner=context.planner.name,
         needs_approval=tool_name is not None and context.tools.registry.is_write(tool_name),
         current_step=step,
-        counters={**state["counters"], "invalid_decisions": 0},
+        counters={**counters, "invalid_decisions": 0},
+        usage=usage,
+        rounds=[Round(step=step, decision=decision)],
     )
+
+
+async def _plan(state: AgentState, context: AgentContext) -> Planned:
+    """What the planner decides; never raises for what it does or returns.
+
+    A planner that breaks is a failed run, never a quiet fall-back to other rules.
+    """
+    try:
+        planned = await context.planner.decide(_own_copy(state))
+        if not isinstance(planned, Planned):
+            planned = Planned(decision=planned)
+        if planned.failure is None:
+            _DECISION.validate_python(planned.decision)
+        return planned
+    except ValidationError as error:
+        message = f"no usable decision: {explain(error)}"
+        failure = PlannerFailure(kind="invalid_args", fault="not_a_decision", message=message)
+    except (Exception, SystemExit) as error:
+        failure = PlannerFailure(
+            kind="internal", fault="broken", message="the planner failed", cause=error
+        )
+    return Planned(decision=None, failure=failure)
 
 
 def _own_copy(state: AgentState) -> AgentState:
@@ -71,17 +104,55 @@ def _own_copy(state: AgentState) -> AgentState:
     }
 
 
-def _unusable(state: AgentState, context: AgentContext, kind: str, message: str) -> Update:
-    error: RunError = {
-        "kind": "internal" if kind == "internal" else "invalid_args",
-        "message": message,
-    }
-    context.log.emit("agent.plan.failed", error=error, state={"status": state["status"]})
-    counters = state["counters"]
-    return Update(
+def _unusable(
+    state: AgentState, context: AgentContext, planned: Planned, counters: Counters, usage: Usage
+) -> Update:
+    """No decision: counted, and told with the id under which the details are kept."""
+    failure = planned.failure or PlannerFailure(
+        kind="invalid_args", fault="not_a_decision", message="no usable decision: there is none"
+    )
+    error: RunError = {"kind": failure.kind, "message": failure.message}
+    if failure.cause is not None or failure.raw is not None:
+        error_id = uuid.uuid4().hex[:8]
+        context.log.error(error_id, failure.cause or UnusableReply(failure.raw))
+        error["message"] += f" (error {error_id}, see the log)"
+    context.log.emit(
+        "agent.plan.failed",
+        decision={"type": "tool", "toolName": failure.tool_name} if failure.tool_name else None,
+        error=error,
+        planner={**_traced(planned), "fault": failure.fault},
+        state={"status": state["status"]},
+    )
+    update = Update(
         decision=None,
+        planner=context.planner.name,
         needs_approval=False,
         current_step=state["current_step"] + 1,
         counters={**counters, "invalid_decisions": counters["invalid_decisions"] + 1},
+        usage=usage,
         last_error=error,
     )
+    if failure.ends is not None:
+        update["stop_reason"] = failure.ends
+    return update
+
+
+class UnusableReply(Exception):
+    """A planner's reply as it came, for `errors.log`."""
+
+
+def _traced(planned: Planned) -> dict[str, Any]:
+    """What the log says of a model's part in the step; nothing for the rules."""
+    if not planned.usage["model_calls"]:
+        return dict(planned.trace)
+    names = {
+        "model_calls": "modelCalls",
+        "input_tokens": "inputTokens",
+        "cached_input_tokens": "cachedInputTokens",
+        "output_tokens": "outputTokens",
+        "cost": "cost",
+    }
+    return {
+        **planned.trace,
+        **{name: planned.usage[key] for key, name in names.items()},  # type: ignore[literal-required]
+    }

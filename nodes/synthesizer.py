@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 from followup_agent.answers.conclude import conclude
 from followup_agent.graph.context import AgentContext
 from followup_agent.graph.routing import stop_reason
-from followup_agent.state import AgentState, Status, StopReason, Verdict
+from followup_agent.state import AgentState, ModelView, Status, StopReason, Verdict
 
 
 class Update(TypedDict):
@@ -15,13 +15,16 @@ class Update(TypedDict):
     status: Status
     stop_reason: StopReason
     verdict: Verdict | None
+    model_view: ModelView | None
     final_answer: str
     messages: list[AIMessage]
 
 
 async def synthesizer(state: AgentState, context: AgentContext) -> Update:
     """Answer the goal from the evidence; failed when the evidence does not suffice."""
-    end = conclude(state, context.policy, stop_reason(state) or "finish")
+    end = conclude(
+        state, context.policy, stop_reason(state) or "finish", context.ids, context.timezone
+    )
     context.log.emit(
         "agent.run.finished", state={"status": end["status"], "stopReason": end["stop_reason"]}
     )

@@ -14,7 +14,7 @@ from followup_agent.graph.gate import (
     tool_context_of,
 )
 from followup_agent.runs.ledger import Intent
-from followup_agent.state import AgentState, Approved, Observation
+from followup_agent.state import AgentState, Approved, Observation, time_left_s
 from followup_agent.tools.once import run_once
 from followup_agent.tools.outcome import Failed
 from followup_agent.tools.runner import Prepared, ToolRun
@@ -69,7 +69,7 @@ async def _carry_out(
     """A read is simply made; a write goes through the ledger, so that it is made once."""
     tool_context = replace(tool_context_of(state, context), approved_by=approved and approved["by"])
     if approved is None:
-        return await context.tools.run(call, tool_context)
+        return await context.tools.run(call, tool_context, within_s=time_left_s(state))
     intent = Intent(
         identity=identity_of(call, state, context),
         args=call.canonical,

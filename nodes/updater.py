@@ -12,6 +12,7 @@ from followup_agent.state import (
     Counters,
     Evidence,
     Observation,
+    Quote,
     RunError,
     ToolCallRecord,
 )
@@ -27,6 +28,7 @@ class Update(TypedDict):
     tool_history: list[ToolCallRecord]
     facts: NotRequired[dict[str, dict[str, Fact]]]
     evidence: NotRequired[list[Evidence]]
+    quotes: NotRequired[list[Quote]]
     counters: Counters
     last_error: NotRequired[RunError]
 
@@ -37,6 +39,7 @@ class _Gathered(TypedDict):
     tool_history: list[ToolCallRecord]
     facts: dict[str, dict[str, Fact]]
     evidence: list[Evidence]
+    quotes: list[Quote]
     counters: Counters
     last_error: RunError | None
 
@@ -44,7 +47,12 @@ class _Gathered(TypedDict):
 async def updater(state: AgentState, context: AgentContext) -> Update:
     """Turn each observation into one record, and, when the tool answered, facts and evidence."""
     gathered = _Gathered(
-        tool_history=[], facts={}, evidence=[], counters=state["counters"], last_error=None
+        tool_history=[],
+        facts={},
+        evidence=[],
+        quotes=[],
+        counters=state["counters"],
+        last_error=None,
     )
     for seen in state["observations"]:
         _take_in(seen, gathered, state, context)
@@ -52,6 +60,7 @@ async def updater(state: AgentState, context: AgentContext) -> Update:
         tool_history=gathered["tool_history"],
         facts=gathered["facts"],
         evidence=gathered["evidence"],
+        quotes=gathered["quotes"],
         counters=gathered["counters"],
     )
     if gathered["last_error"] is not None:
@@ -75,7 +84,7 @@ def _take_in(
             raise LookupError(f"tool {seen['tool_name']!r} was run but is no longer registered")
         try:
             first = len(state["evidence"]) + len(gathered["evidence"]) + 1
-            facts, evidence = interpret(
+            facts, evidence, quotes = interpret(
                 tool, seen["args"], seen["result"], state, call_id, first_evidence=first
             )
         except Exception as error:
@@ -92,6 +101,7 @@ def _take_in(
                 known = gathered["facts"].get(subject, {})
                 gathered["facts"][subject] = {**known, **facts}
             gathered["evidence"] += evidence
+            gathered["quotes"] += quotes
             counters = {**counters, "failures_in_a_row": 0}
     if seen["failure_kind"] is not None and seen["repeat_of"] is None:
         gathered["last_error"] = {"kind": seen["failure_kind"], "message": summary}

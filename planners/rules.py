@@ -9,20 +9,18 @@ It reads the goal, the facts and the history, and decides one step:
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from followup_agent.answers.conclude import QUESTION_SOURCE, WRITE_TOOL
 from followup_agent.answers.words import say
 from followup_agent.goals.limits import MAX_DAYS
-from followup_agent.judgement.judge import SOURCES, coverage_of, judge
+from followup_agent.judgement.judge import WRITE_TOOL
 from followup_agent.judgement.policy import Policy
+from followup_agent.planners.needs import lack_of, task_due, unasked, verdict_now
 from followup_agent.state import (
     AgentState,
     AskUser,
     CallTool,
     Decision,
     Finish,
-    ToolCallRecord,
     Verdict,
-    facts_of,
 )
 from followup_agent.tools.outcome import Language
 
@@ -68,38 +66,29 @@ class RulePlanner:
         )
 
     def _question(self, state: AgentState) -> Decision | None:
-        """What only the user can tell: the customer, the wish, a possible period."""
+        """What only the user can tell."""
+        lack = lack_of(state)
+        if lack is None:
+            return None
         language, goal = state["language"], state["parsed_goal"]
-        subjects = goal["subjects"]
-        if len(subjects) > 1:
-            ids = say(language, "comma").join(subjects)
-            return _ask(language, "ask_which_of", ids=ids)
-        if not subjects and goal["unreadable_ids"]:
-            ids = say(language, "comma").join(goal["unreadable_ids"])
-            return _ask(language, "ask_unreadable", ids=ids, example=self._example_id)
-        if goal["kind"] == "unclear":
-            about = say(language, "about", id=subjects[0]) if subjects else ""
-            return _ask(language, "ask_what", about=about)
-        if not subjects:
-            return _ask(language, "ask_which", example=self._example_id)
-        if not 1 <= goal["window"]["days"] <= MAX_DAYS:
-            return _ask(language, "ask_window", max_days=MAX_DAYS)
-        if any(call["failure_kind"] == "not_found" for call in _calls_for(state, subjects[0])):
-            return _ask(language, "ask_unknown", id=subjects[0])
-        return None
+        subjects, comma = goal["subjects"], say(language, "comma")
+        return _ask(
+            language,
+            lack,
+            ids=comma.join(subjects or goal["unreadable_ids"]),
+            id=subjects[0] if subjects else "",
+            about=say(language, "about", id=subjects[0]) if subjects else "",
+            example=self._example_id,
+            max_days=MAX_DAYS,
+        )
 
     def _next_source(self, state: AgentState) -> Decision | None:
         """The first source that is needed for this kind of goal and was not asked yet."""
-        goal, subject = state["parsed_goal"], state["parsed_goal"]["subjects"][0]
-        kind = goal["kind"]
-        wanted = [QUESTION_SOURCE[kind]] if kind in QUESTION_SOURCE else SOURCES
-        coverage = coverage_of(state["tool_history"], subject)
-        for tool_name in wanted:
-            if tool_name in self._tools and coverage[tool_name] == "not_checked":
-                return self._look(state, tool_name, subject)
-        return None
+        sources = unasked(state, self._tools)
+        return self._look(state, sources[0]) if sources else None
 
-    def _look(self, state: AgentState, tool_name: str, subject: str) -> Decision:
+    def _look(self, state: AgentState, tool_name: str) -> Decision:
+        subject = state["parsed_goal"]["subjects"][0]
         window, zh = state["parsed_goal"]["window"], state["language"] == "zh"
         args: dict[str, Any] = {"user_id": subject}
         if tool_name != "get_open_tickets":
@@ -123,21 +112,9 @@ class RulePlanner:
 
     def _task(self, state: AgentState) -> Decision | None:
         """Propose a follow-up task when one is wanted and none was proposed yet."""
-        goal, language = state["parsed_goal"], state["language"]
-        subject = goal["subjects"][0]
-        if goal["task"] == "none" or WRITE_TOOL not in self._tools:
-            return None
-        if any(call["tool_name"] == WRITE_TOOL for call in _calls_for(state, subject)):
-            return None
-        verdict = judge(
-            subject,
-            facts_of(state),
-            state["evidence"],
-            state["tool_history"],
-            self._policy,
-            language,
-        )
-        if goal["task"] == "if_needed" and not verdict["needs_followup"]:
+        language = state["language"]
+        verdict = verdict_now(state, self._policy)
+        if verdict is None or not task_due(state, self._tools, verdict):
             return None
         priority = verdict["priority"]
         level = priority if priority in DUE_IN_DAYS else "low"
@@ -146,7 +123,7 @@ class RulePlanner:
             type="tool",
             tool_name=WRITE_TOOL,
             args={
-                "user_id": subject,
+                "user_id": verdict["subject"],
                 "reason": _task_reason(verdict, language),
                 "priority": level,
                 "due_in_days": DUE_IN_DAYS[level],
@@ -156,10 +133,6 @@ class RulePlanner:
             else "A task is wanted and the evidence is in",
             expected_outcome=_EXPECTED[WRITE_TOOL][0 if zh else 1],
         )
-
-
-def _calls_for(state: AgentState, subject: str) -> list[ToolCallRecord]:
-    return [call for call in state["tool_history"] if call["args"].get("user_id") == subject]
 
 
 def _ask(language: Language, key: str, **values: object) -> Decision:

@@ -53,7 +53,6 @@ from followup_agent.service.settings import load_settings
 from followup_agent.service.timeline import TimelineStep, timeline
 from followup_agent.service.wiring import (
     check_thread_id,
-    choose_planner,
 )
 from followup_agent.service.writer import ThreadWriter, is_cut_off
 from followup_agent.tools.definition import ToolDefinition
@@ -108,9 +107,6 @@ class FollowupAgent:
         taken over by another process. ConfigurationError when something cannot be used.
         """
         loaded = load_settings(**settings)
-        if planner_object is None:
-            choose_planner(loaded)
-
         parts = await asyncio.to_thread(
             lambda: open_parts(
                 loaded,
@@ -134,6 +130,8 @@ class FollowupAgent:
                 finally:
                     with CancelScope(shield=True):
                         await agent.adrain()
+                        if hasattr(context.planner, "aclose"):
+                            await context.planner.aclose()
                     heart.cancel()
         finally:
             detach()
@@ -148,10 +146,20 @@ class FollowupAgent:
         thread_id: str | None = None,
         max_steps: int | None = None,
         as_of: str | None = None,
+        deadline_s: float | None = None,
     ) -> Run:
-        """One run on a new or finished thread: to its end, or to its first question or approval."""
+        """One run on a new or finished thread: to its end, or to its first question or approval.
+
+        `deadline_s`: seconds the run may work, over all its resumes; a person's time is not counted.
+        """
         return await _last(
-            self.astream(goal, thread_id=thread_id, max_steps=max_steps, as_of=as_of)
+            self.astream(
+                goal,
+                thread_id=thread_id,
+                max_steps=max_steps,
+                as_of=as_of,
+                deadline_s=deadline_s,
+            )
         )
 
     async def astream(
@@ -161,6 +169,7 @@ class FollowupAgent:
         thread_id: str | None = None,
         max_steps: int | None = None,
         as_of: str | None = None,
+        deadline_s: float | None = None,
     ) -> AsyncGenerator[RunEvent]:
         """The same, step by step. A question that is open on the thread is dropped by a new goal.
 
@@ -169,7 +178,7 @@ class FollowupAgent:
         goal = clean_goal(goal)
         known = thread_id is not None
         thread_id = check_thread_id(str(uuid.uuid4()) if thread_id is None else thread_id)
-        options = self._options(max_steps, as_of)
+        options = self._options(max_steps, as_of, deadline_s)
         async with (
             self._writer.lease(thread_id, goal, known=known) as leg,
             aclosing(self._writer.drive(leg, {"user_goal": goal}, options)) as events,
@@ -405,10 +414,17 @@ class FollowupAgent:
         thread_id: str | None = None,
         max_steps: int | None = None,
         as_of: str | None = None,
+        deadline_s: float | None = None,
     ) -> Run:
         """Sync form of `aask`."""
         return self._call(
-            lambda: self.aask(goal, thread_id=thread_id, max_steps=max_steps, as_of=as_of)
+            lambda: self.aask(
+                goal,
+                thread_id=thread_id,
+                max_steps=max_steps,
+                as_of=as_of,
+                deadline_s=deadline_s,
+            )
         )
 
     def stream(
@@ -418,9 +434,16 @@ class FollowupAgent:
         thread_id: str | None = None,
         max_steps: int | None = None,
         as_of: str | None = None,
+        deadline_s: float | None = None,
     ) -> Iterator[RunEvent]:
         """Sync form of `astream`."""
-        events = self.astream(goal, thread_id=thread_id, max_steps=max_steps, as_of=as_of)
+        events = self.astream(
+            goal,
+            thread_id=thread_id,
+            max_steps=max_steps,
+            as_of=as_of,
+            deadline_s=deadline_s,
+        )
         try:
             while (event := self._call(lambda: _next(events))) is not None:
                 yield event
@@ -494,7 +517,9 @@ class FollowupAgent:
 
     # --- what may be asked of a thread ---
 
-    def _options(self, max_steps: int | None, as_of: str | None) -> RunOptions:
+    def _options(
+        self, max_steps: int | None, as_of: str | None, deadline_s: float | None = None
+    ) -> RunOptions:
         default = self._context.options
         if max_steps is not None and (
             type(max_steps) is not int or not 1 <= max_steps <= MAX_STEPS_CEILING
@@ -505,7 +530,16 @@ class FollowupAgent:
                 parse_as_of(as_of, self._context.timezone)
             except ValueError as error:
                 raise InvalidOption(str(error)) from error
-        return RunOptions(max_steps=max_steps or default.max_steps, as_of=as_of, user=default.user)
+        if deadline_s is not None and not (
+            type(deadline_s) in (int, float) and 0 < deadline_s < float("inf")
+        ):
+            raise InvalidOption(f"the deadline is {deadline_s!r}: it must be a number of seconds")
+        return RunOptions(
+            max_steps=max_steps or default.max_steps,
+            as_of=as_of,
+            user=default.user,
+            deadline_s=deadline_s,
+        )
 
     async def _resume(
         self, thread_id: str, reply: Callable[[Run], Any], *, again: bool = False

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 from followup_agent.state import (
     Approval,
     Evidence,
+    ModelView,
     Question,
     RunError,
     Status,
@@ -35,6 +36,8 @@ class Run(BaseModel):
     answer: str | None
     """Text for the user, in the goal's language; the question while one is open."""
     verdict: Verdict | None
+    model_view: ModelView | None
+    """What a model wrote at the end, and whether the record bears it out; None without a draft."""
     facts: dict[str, dict[str, Fact]]
     evidence: list[Evidence]
     tool_history: list[ToolCallRecord]

@@ -12,7 +12,13 @@ from dotenv import dotenv_values
 from pydantic import AfterValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from followup_agent.goals.limits import DEFAULT_MAX_STEPS, MAX_STEPS_CEILING
+from followup_agent.goals.limits import (
+    DEFAULT_MAX_STEPS,
+    MAX_PROMPT_TOKENS,
+    MAX_STEPS_CEILING,
+    Guidance,
+    OutputMethod,
+)
 from followup_agent.service.errors import ConfigurationError
 
 PREFIX = "FOLLOWUP_"
@@ -87,6 +93,47 @@ class Settings(BaseSettings):
     )
     user: str = Field("user", min_length=1, description="Who asks and approves; kept with a task.")
     model: str | None = Field(None, description="Name of the chat model, for the llm planner.")
+    output_method: OutputMethod | Literal["auto"] = Field(
+        "auto",
+        description="How the model replies: json_schema, function_calling, json_object, prompt; "
+        "auto finds out.",
+    )
+    guidance: Guidance = Field(
+        "free",
+        description="free, or narrow: only what makes sense in a round is offered to the model.",
+    )
+    model_timeout_s: float = Field(
+        60.0, gt=0, le=3600, description="Seconds one model call may take, retries included."
+    )
+    max_output_tokens: int = Field(
+        1000, ge=50, le=100_000, description="Tokens one reply may have."
+    )
+    max_prompt_tokens: int = Field(
+        MAX_PROMPT_TOKENS,
+        ge=2_000,
+        le=1_000_000,
+        description="Estimated tokens one prompt may have.",
+    )
+    temperature: float | None = Field(
+        None, ge=0, le=2, description="Default: 0; not sent to reasoning models."
+    )
+    model_calls_per_minute: float | None = Field(
+        None, gt=0, description="Model calls a minute, for this process."
+    )
+    model_tokens_per_minute: float | None = Field(
+        None, gt=0, description="Model tokens a minute, for this process."
+    )
+    deadline_s: float | None = Field(
+        None, gt=0, description="Seconds a run may work; waiting for a person does not count."
+    )
+    budget_model_calls: int | None = Field(None, ge=1, description="Model calls of one run.")
+    budget_tokens: int | None = Field(
+        200_000, ge=1, description="Tokens of one run, input and output together."
+    )
+    budget_cost: float | None = Field(
+        None, gt=0, description="Cost of one run, in the currency of the price table."
+    )
+    prices: Path | None = Field(None, description="Price table (TOML) in place of the package's.")
     approver: str | None = Field(
         None, description="Who may approve a write. Default: whoever uses the agent."
     )
@@ -107,10 +154,15 @@ class Settings(BaseSettings):
     @property
     def model_configured(self) -> bool:
         """Whether a chat model could be called (contract: key or base URL, and a model's name)."""
-        names = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
-        dotenv = dotenv_values(".env") if Path(".env").is_file() else {}
-        reachable = any(os.environ.get(name) or dotenv.get(name) for name in names)
-        return bool(reachable and self.model)
+        return bool(self.model and (openai_value("API_KEY") or openai_value("BASE_URL")))
+
+
+def openai_value(name: Literal["API_KEY", "BASE_URL"]) -> str | None:
+    """`OPENAI_…` from the environment, else from `.env`; None when it is empty or absent."""
+    variable = f"OPENAI_{name}"
+    if value := os.environ.get(variable):
+        return value
+    return (dotenv_values(".env").get(variable) or None) if Path(".env").is_file() else None
 
 
 def load_settings(**overrides: Any) -> Settings:

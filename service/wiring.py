@@ -4,6 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
@@ -12,7 +13,7 @@ from followup_agent.customers.database import CustomerDatabase
 from followup_agent.customers.tables import customers
 from followup_agent.goals.ids import IdPattern, learn_pattern
 from followup_agent.graph.context import AgentContext, RunOptions, utc_now
-from followup_agent.judgement.policy import load_policy
+from followup_agent.judgement.policy import Policy, load_policy
 from followup_agent.planners import Planner
 from followup_agent.planners.rules import RulePlanner
 from followup_agent.runs.database import RunsDatabase, runs_url
@@ -21,13 +22,17 @@ from followup_agent.runs.ledger import SqlLedger
 from followup_agent.service.errors import ConfigurationError, InvalidOption
 from followup_agent.service.home import make_home
 from followup_agent.service.logs import JsonLog
-from followup_agent.service.settings import PREFIX, Settings, load_settings
+from followup_agent.service.settings import PREFIX, Settings, load_settings, openai_value
+from followup_agent.state import Limits
 from followup_agent.tasks.system import TaskSystem
 from followup_agent.tasks.table import TaskTable
 from followup_agent.tools import BUILT_IN
 from followup_agent.tools.definition import DefinitionError, ToolDefinition
 from followup_agent.tools.registry import ToolRegistry
 from followup_agent.tools.runner import ToolRunner
+
+if TYPE_CHECKING:
+    from followup_agent.planners.chat import Chat
 
 IDS_TO_LEARN_FROM = 500
 """Customer ids looked at to learn their form: so many from either end of their order."""
@@ -76,7 +81,7 @@ def make_context(
             f"{planner!r} is no planner: it needs a name and `async def decide(self, state)`"
         )
     if planner is None:
-        planner = RulePlanner(policy, registry.names(), ids.example)
+        planner = make_planner(settings, policy=policy, registry=registry, ids=ids, clock=clock)
     return AgentContext(
         planner=planner,
         tools=ToolRunner(registry, log.error),
@@ -91,6 +96,7 @@ def make_context(
         ledger=SqlLedger(runs, leases),
         tasks=task_system(settings, database),
         tenant=settings.tenant,
+        budget=budget_of(settings),
         options=RunOptions(max_steps=settings.max_steps, user=settings.user),
     )
 
@@ -125,19 +131,106 @@ def customer_ids(settings: Settings, database: CustomerDatabase) -> IdPattern:
 
 
 def choose_planner(settings: Settings) -> str:
-    """Why the rules decide, for stderr; ConfigurationError when they may not.
+    """Which planner decides and why, for stderr; ConfigurationError when none may.
 
     A configured model that cannot be used is never replaced by rules without a word.
     """
     if settings.planner == "rules":
         return "planner: the built-in rules decide, as asked"
-    if settings.planner == "llm" or settings.model_configured:
+    if uses_model(settings):
+        why = "as asked" if settings.planner == "llm" else "because it is configured"
+        where = openai_value("BASE_URL") or "OpenAI"
+        return f"planner: the model {settings.model} at {where} decides, {why}"
+    if settings.planner == "llm":
+        lacking = (
+            "FOLLOWUP_MODEL" if settings.model is None else "OPENAI_API_KEY or OPENAI_BASE_URL"
+        )
         raise ConfigurationError(
-            f"this version has no model planner yet: use --planner rules (or {PREFIX}PLANNER=rules)"
+            f"no model is configured: set {lacking}, or use --planner rules "
+            f"(or {PREFIX}PLANNER=rules)"
         )
     return (
         "planner: the built-in rules decide, because no model is configured "
         f"(OPENAI_API_KEY or OPENAI_BASE_URL, and {PREFIX}MODEL)"
+    )
+
+
+def uses_model(settings: Settings) -> bool:
+    """Whether a model is to decide: asked for, or configured and not ruled out."""
+    return settings.planner != "rules" and settings.model_configured
+
+
+def make_planner(
+    settings: Settings,
+    *,
+    policy: Policy,
+    registry: ToolRegistry,
+    ids: IdPattern,
+    clock: Callable[[], datetime] = utc_now,
+) -> Planner:
+    """The planner of these settings; ConfigurationError when it cannot be made.
+
+    No connection is opened. What talks to a model is imported only where one decides.
+    """
+    choose_planner(settings)
+    if not uses_model(settings):
+        return RulePlanner(policy, registry.names(), ids.example)
+    from followup_agent.planners.forms import Forms
+    from followup_agent.planners.methods import Methods
+    from followup_agent.planners.model import ModelPlanner
+    from followup_agent.planners.prompt import PromptMaker
+
+    forms = Forms(registry)
+    chat = make_chat(settings)
+    endpoint = chat.endpoint
+    return ModelPlanner(
+        chat,
+        forms,
+        PromptMaker(forms, ids, settings.zone, max_tokens=settings.max_prompt_tokens),
+        Methods(settings.output_method, endpoint.shown, settings.home, clock),
+        policy,
+        guidance=settings.guidance,
+    )
+
+
+def make_chat(settings: Settings) -> "Chat":
+    """What talks to the configured model; ConfigurationError for a budget without a price."""
+    from pydantic import SecretStr
+
+    from followup_agent.planners.chat import Chat, Endpoint
+    from followup_agent.planners.limiter import RateLimiter
+    from followup_agent.planners.usage import load_prices
+
+    model = settings.model or ""
+    table = load_prices(settings.prices)
+    price = table.price_of(model)
+    if settings.budget_cost is not None and price is None:
+        raise ConfigurationError(
+            f"{PREFIX}BUDGET_COST is set, but {model} has no price: name a price table by "
+            f"{PREFIX}PRICES, or use {PREFIX}BUDGET_TOKENS"
+        )
+    temperature = settings.temperature
+    if temperature is None and not re.match(r"o[0-9]|gpt-5", model):
+        temperature = 0.0  # reasoning models take their own only
+    endpoint = Endpoint(
+        model=model,
+        base_url=openai_value("BASE_URL"),
+        api_key=SecretStr(openai_value("API_KEY") or "not-needed"),
+        temperature=temperature,
+        max_output_tokens=settings.max_output_tokens,
+        timeout_s=settings.model_timeout_s,
+    )
+    limiter = RateLimiter(settings.model_calls_per_minute, settings.model_tokens_per_minute)
+    return Chat(endpoint, price=price, limiter=limiter)
+
+
+def budget_of(settings: Settings) -> Limits:
+    """What one run may use."""
+    return Limits(
+        deadline_s=settings.deadline_s,
+        model_calls=settings.budget_model_calls,
+        tokens=settings.budget_tokens,
+        cost=settings.budget_cost,
     )
 
 
@@ -155,7 +248,6 @@ def check_thread_id(thread_id: str) -> str:
 def context_from_environment() -> AgentContext:
     """The context of the graph that LangGraph's server runs."""
     settings = load_settings()
-    choose_planner(settings)
     make_home(settings.home)
     log = open_log(settings)
     log.attach()

@@ -198,7 +198,8 @@ class ThreadWriter:
         leg.has_written = True
         config, log = self.config(leg.thread_id), self._context.log
         state = (await self.graph.aget_state(config)).values
-        end = conclude(state, self._context.policy, reason)  # type: ignore[arg-type] # as stored
+        context = self._context
+        end = conclude(state, context.policy, reason, context.ids, context.timezone)  # type: ignore[arg-type] # as stored
         update = {
             **end,
             "pending_questions": [],

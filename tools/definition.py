@@ -17,7 +17,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from followup_agent.tools.coerce import coerced
 from followup_agent.tools.outcome import Effect, EvidenceDraft, FactDraft, FailureKind, Language
 
 if TYPE_CHECKING:
@@ -108,6 +110,10 @@ def _no_facts(args: Any, result: Any) -> Mapping[str, FactDraft]:
     return {}
 
 
+def _no_quotes(args: Any, result: Any) -> Sequence[str]:
+    return ()
+
+
 def _never_empty(result: Any) -> bool:
     return False
 
@@ -137,6 +143,9 @@ class ToolDefinition:
     is_empty: Callable[[Any], bool] = _never_empty
     facts: Callable[[Any, Any], Mapping[str, FactDraft]] = _no_facts
     evidence: Callable[[Any, Any, Language], Sequence[EvidenceDraft]] = _plain_evidence
+    quotes: Callable[[Any, Any], Sequence[str]] = _no_quotes
+    """What customers wrote, of `args` and `result`: a model reads it as data that nobody vouches
+    for. Never facts, never evidence; cut to ten of 800 characters."""
     effect: Effect
     once_per: Literal["arguments", "reason"] = "arguments"
     """Of a write: whether other words for the same reason are another action."""
@@ -176,8 +185,26 @@ class ToolDefinition:
         return inspect.iscoroutinefunction(self.run)
 
     def parse_args(self, raw: Mapping[str, Any]) -> BaseModel:
-        """Validate raw arguments; ValidationError when they do not fit."""
-        return self.args.model_validate(raw)
+        """Validate raw arguments; ValidationError when they do not fit.
+
+        Which forms are taken for which type is one table, in `tools/coerce.py`.
+        """
+        args, wrong = coerced(raw, self.input_schema)
+        if wrong:
+            raise ValidationError.from_exception_data(
+                self.name,
+                [
+                    InitErrorDetails(
+                        type=PydanticCustomError(
+                            "wrong_form", "must be {wanted}", {"wanted": w.wanted}
+                        ),
+                        loc=w.loc,
+                        input=w.value,
+                    )
+                    for w in wrong
+                ],
+            )
+        return self.args.model_validate(args)
 
     def canonical_args(self, args: BaseModel) -> dict[str, JsonValue]:
         """The one JSON form of these arguments: what is compared, shown, approved and stored.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from pydantic import Field
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, case, func, or_, select
 
 from followup_agent.customers.lookup import (
     CustomerArgs,
@@ -15,16 +15,29 @@ from followup_agent.customers.lookup import (
 )
 from followup_agent.customers.tables import instant, tickets
 from followup_agent.customers.windows import days_between
-from followup_agent.tools.definition import ToolContext, ToolDefinition
+from followup_agent.tools.definition import ToolContext, ToolDefinition, ToolResult
 from followup_agent.tools.outcome import EvidenceDraft, FactDraft, Language
 
 MAX_URGENT_IDS = 3
-"""Urgent tickets named in the evidence. Counts are always over all of them. Subjects and bodies
-stay out: they are the customer's words, and nothing in them may steer a run."""
+"""Urgent tickets named in the evidence. Counts are always over all of them."""
+MAX_EXCERPTS = 5
+MAX_SUBJECT_CHARS = 160
+MAX_BODY_CHARS = 400
+"""Read of what the customer wrote, the urgent tickets first. It goes to a model as a quote; facts
+and evidence are made without it, and nothing in it may steer a run."""
 
 
 class Args(CustomerArgs):
     """Whose tickets."""
+
+
+class Excerpt(ToolResult):
+    """What the customer wrote, cut."""
+
+    ticket_id: str
+    priority: str
+    subject: str
+    body: str
 
 
 class Result(CustomerResult):
@@ -36,6 +49,7 @@ class Result(CustomerResult):
     """None when no ticket is open."""
     urgent_ticket_ids: list[str] = Field(max_length=MAX_URGENT_IDS)
     """The oldest urgent ones."""
+    excerpts: list[Excerpt] = Field([], max_length=MAX_EXCERPTS)
 
 
 async def run(args: Args, context: ToolContext) -> dict[str, object]:
@@ -55,18 +69,34 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
         ).one()
         urgent = is_open & (tickets.c.priority == "urgent")
         urgent_count = connection.execute(select(func.count()).where(urgent)).scalar_one()
-        urgent_ids = connection.execute(
-            select(tickets.c.ticket_id)
-            .where(urgent)
+        shown = connection.execute(
+            select(
+                tickets.c.ticket_id,
+                tickets.c.priority,
+                func.substr(tickets.c.subject, 1, MAX_SUBJECT_CHARS).label("subject"),
+                func.substr(tickets.c.body, 1, MAX_BODY_CHARS).label("body"),
+            )
+            .where(is_open)
+            .order_by(case((tickets.c.priority == "urgent", 0), else_=1))
             .order_by(opened_at, tickets.c.ticket_id)
-            .limit(MAX_URGENT_IDS)
-        ).scalars()
+            .limit(MAX_EXCERPTS)
+        ).all()
+        urgent_ids = [str(row.ticket_id) for row in shown if row.priority == "urgent"]
         return customer | {
             "open_ticket_count": count,
             "urgent_ticket_count": urgent_count,
             "oldest_open_ticket_days": oldest
             and days_between(oldest, context.as_of, context.timezone),
-            "urgent_ticket_ids": [str(ticket_id) for ticket_id in urgent_ids],
+            "urgent_ticket_ids": urgent_ids[:MAX_URGENT_IDS],
+            "excerpts": [
+                {
+                    "ticket_id": str(row.ticket_id),
+                    "priority": str(row.priority),
+                    "subject": row.subject or "",
+                    "body": row.body or "",
+                }
+                for row in shown
+            ],
         }
 
     return await context.database.read(query)
@@ -110,6 +140,14 @@ def evidence(args: Args, result: Result, language: Language) -> Sequence[Evidenc
     return (EvidenceDraft(summary, 0.95),)
 
 
+def quotes(args: Args, result: Result) -> Sequence[str]:
+    """The tickets in the customer's own words."""
+    return [
+        f"{ticket.ticket_id} ({ticket.priority}): {ticket.subject}\n{ticket.body}".strip()
+        for ticket in result.excerpts
+    ]
+
+
 TOOL = ToolDefinition(
     name="get_open_tickets",
     description="Count one customer's open tickets, how many are urgent, and how old the oldest is.",
@@ -119,5 +157,6 @@ TOOL = ToolDefinition(
     is_empty=is_empty,
     facts=facts,
     evidence=evidence,
+    quotes=quotes,
     effect="read",
 )

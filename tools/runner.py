@@ -75,18 +75,24 @@ class ToolRunner:
             return Failed("invalid_args", explain(error))
         return Prepared(tool, args, tool.canonical_args(args))
 
-    async def run(self, call: Prepared, context: ToolContext) -> ToolRun:
+    async def run(
+        self, call: Prepared, context: ToolContext, *, within_s: float | None = None
+    ) -> ToolRun:
         """Return the outcome; never raises for what a tool did.
 
-        Retryable failures of a read get one more try (seed document, section 9.3). A write that
+        A read ends after `within_s` at the latest, what is left of the run's time; a write that has
+        begun gets all of its own time. Retryable failures of a read get one more try (seed document, section 9.3). A write that
         gave no answer in time is `outcome_unknown`: it may have happened.
         """
         started = self._monotonic()
         attempts = 0
         while True:
             attempts += 1
-            outcome, retryable = await self._attempt(call.tool, call.tool.run, call.args, context)
+            tool = _within(call.tool, within_s, self._monotonic() - started)
+            outcome, retryable = await self._attempt(tool, call.tool.run, call.args, context)
             if not retryable or attempts >= call.tool.max_attempts:
+                break
+            if within_s is not None and self._monotonic() - started >= within_s:
                 break
         elapsed_ms = round((self._monotonic() - started) * 1000)
         return ToolRun(outcome, attempts, elapsed_ms)
@@ -156,6 +162,14 @@ class ToolRunner:
         threads = self._threads.setdefault(tool.name, Threads(self._max_threads))
         answer = await threads.call(partial(run, *arguments))
         return await answer if inspect.isawaitable(answer) else answer
+
+
+def _within(tool: ToolDefinition, within_s: float | None, elapsed_s: float) -> ToolDefinition:
+    """The tool with no more time than is left."""
+    if within_s is None or tool.effect != "read":
+        return tool
+    left_s = max(0.001, within_s - elapsed_s)
+    return tool if left_s >= tool.timeout_s else dataclasses.replace(tool, timeout_s=left_s)
 
 
 def _unknown(why: str) -> Failed:

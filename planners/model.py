@@ -1,0 +1,283 @@
+"""The planner that asks a chat model: from the state to one decision, or one named failure.
+
+    prompt -> call -> read -> decision
+                       └─ unusable: told what was wrong, once; a second one counts
+                       └─ finish before the evidence is in: handed back, once a run
+
+A step is at most three calls (one, one repair, one hand-back) of at most `chat.MAX_REQUESTS`
+requests each. What the model decides is only a proposal: the gate, the approval and the verdict
+are code, and the same as for the rules.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from followup_agent.answers.conclude import is_answered
+from followup_agent.goals.limits import Guidance, OutputMethod
+from followup_agent.graph.routing import budget_spent
+from followup_agent.judgement.judge import SOURCES, WRITE_TOOL
+from followup_agent.judgement.policy import Policy
+from followup_agent.planners import Planned, PlannerFailure
+from followup_agent.planners.chat import Answer, Chat, ChatFailed, Trouble
+from followup_agent.planners.forms import ASK, FINISH, Forms, Offer
+from followup_agent.planners.methods import Methods
+from followup_agent.planners.needs import (
+    calls_for,
+    lack_of,
+    left_out,
+    task_due,
+    unasked,
+    verdict_now,
+)
+from followup_agent.planners.prompt import Prompt, PromptMaker
+from followup_agent.planners.reading import REFUSALS, Misread, read_reply
+from followup_agent.planners.rules import MAX_UNUSABLE_ANSWERS
+from followup_agent.planners.usage import added
+from followup_agent.state import NO_USAGE, AgentState, Decision, Usage, time_left_s
+from followup_agent.tools.outcome import FailureKind
+
+_KIND: dict[Trouble, FailureKind] = {
+    "unavailable": "unavailable",
+    "rate_limited": "unavailable",
+    "timeout": "timeout",
+    "method": "refused",
+    "refused": "refused",
+    "filtered": "refused",
+    "unreadable": "invalid_args",
+}
+
+
+class ModelPlanner:
+    """Decides by a chat model. Stateless: one object serves any number of runs and event loops."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        forms: Forms,
+        prompts: PromptMaker,
+        methods: Methods,
+        policy: Policy,
+        *,
+        guidance: Guidance = "free",
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Ask `chat`, by `methods`, for one of `forms`."""
+        self.chat = chat
+        self.methods = methods
+        self._forms = forms
+        self._prompts = prompts
+        self._policy = policy
+        self._guidance = guidance
+        self._monotonic = monotonic
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return self.chat.endpoint.model
+
+    @cached_property
+    def prompt_hash(self) -> str:
+        """Of the static prompts of both languages: 12 hex digits of SHA-256."""
+        texts = [self._prompts.instructions(language, "prompt") for language in ("zh", "en")]
+        return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
+
+    async def decide(self, state: AgentState) -> Planned:
+        """The next action, or why there is none; the usage either way. Never raises for a reply."""
+        return await _Step(self, state).run()
+
+    def offer(self, state: AgentState) -> Offer | None:
+        """What is open in this round; None: everything."""
+        return None if self._guidance == "free" else offer_of(state, self._forms, self._policy)
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop."""
+        await self.chat.aclose()
+
+
+class _Failed(Exception):
+    """The step ends without a decision."""
+
+    def __init__(self, failure: PlannerFailure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class _Read(NamedTuple):
+    """A reply that was understood, and the prompt and method that it came by."""
+
+    decision: Decision
+    prompt: Prompt
+    method: OutputMethod
+
+
+class _Step:
+    """One step: what was spent in it, and what is left of its one repair."""
+
+    def __init__(self, planner: ModelPlanner, state: AgentState) -> None:
+        self._planner = planner
+        self._state = state
+        self._started = planner._monotonic()
+        self._usage: Usage = NO_USAGE
+        self._requests = 0
+        self._offer = planner.offer(state)
+        self._repaired = False
+
+    async def run(self) -> Planned:
+        state, prompts = self._state, self._planner._prompts
+        handed_back = False
+        try:
+            read = await self._decision(self._first_prompt)
+            missing = left_out(state, self._planner._forms.registry.names(), self._planner._policy)
+            early = read.decision["type"] == FINISH and bool(missing)
+            if early and not state["counters"]["handed_back"]:
+                handed_back = True
+                prompt = prompts.too_early(
+                    read.prompt, read.method, read.decision, state["language"], missing
+                )
+                read = await self._decision(lambda _: prompt)
+        except _Failed as failed:
+            return self._planned(None, failed.failure, handed_back=handed_back)
+        return self._planned(read.decision, None, handed_back=handed_back)
+
+    def _planned(
+        self, decision: Decision | None, failure: PlannerFailure | None, *, handed_back: bool
+    ) -> Planned:
+        method = self._planner.methods.current
+        trace: dict[str, Any] = {
+            "model": self._planner.name,
+            "method": method,
+            "promptHash": self._planner._prompts.hash(self._state["language"], method),
+            "requests": self._requests,
+            "repaired": self._repaired,
+            "handedBack": handed_back,
+        }
+        return Planned(
+            decision=decision,
+            failure=failure,
+            usage=self._usage,
+            handed_back=handed_back,
+            trace=trace,
+        )
+
+    def _first_prompt(self, method: OutputMethod) -> Prompt:
+        state = self._state
+        unusable = state["counters"]["invalid_decisions"] and state["last_error"]
+        return self._planner._prompts.make(
+            state,
+            method,
+            offer=self._offer,
+            why_not=state["last_error"]["message"] if unusable and state["last_error"] else None,
+        )
+
+    async def _decision(self, make_prompt: Callable[[OutputMethod], Prompt]) -> _Read:
+        """One decision, with one repair a step; _Failed when there is none."""
+        planner, language = self._planner, self._state["language"]
+        method = planner.methods.current
+        prompt = make_prompt(method)
+        longest = planner.chat.endpoint.max_output_tokens
+        while True:
+            try:
+                answer = await self._ask(prompt, method, longest)
+            except ChatFailed as error:
+                if error.trouble == "method" and planner.methods.refused(method):
+                    method = planner.methods.current
+                    prompt = make_prompt(method)
+                    continue
+                raise _Failed(self._not_answered(error)) from error
+            try:
+                decision = read_reply(answer.reply, method, planner._forms, self._offer)
+            except Misread as error:
+                if self._repaired or error.fault == "content_filter":
+                    raise _Failed(_misread(error, answer)) from error
+                self._repaired = True
+                prompt = planner._prompts.repair(
+                    prompt, method, answer.reply.shown, language, str(error)
+                )
+                longest *= 2 if error.fault == "cut_off" else 1  # never the same limit again
+                continue
+            planner.methods.proved(method)
+            return _Read(decision, prompt, method)
+
+    async def _ask(self, prompt: Prompt, method: OutputMethod, longest: int) -> Answer:
+        """One call, within the run's time and budget."""
+        state = self._state
+        spent = added(state["usage"], self._usage)
+        if budget_spent({**state, "usage": spent}):
+            failure = PlannerFailure(
+                kind="refused",
+                fault="budget",
+                message="the run's budget for the model is spent",
+                ends="budget",
+            )
+            raise _Failed(failure)
+        try:
+            answer = await self._planner.chat.ask(
+                prompt.messages,
+                self._planner._forms.request(method, self._offer),
+                tokens=prompt.tokens,
+                within_s=self._left_s(),
+                max_output_tokens=longest,
+            )
+        except ChatFailed as error:
+            self._requests += error.requests
+            # Sent and not answered is a call all the same; what it cost, no server has said.
+            self._usage = added(self._usage, {**NO_USAGE, "model_calls": int(error.requests > 0)})
+            raise
+        self._requests += answer.requests
+        self._usage = added(self._usage, answer.usage)
+        return answer
+
+    def _left_s(self) -> float | None:
+        """What is left of the run's time."""
+        left_s = time_left_s(self._state)
+        if left_s is None:
+            return None
+        return max(0.0, left_s - (self._planner._monotonic() - self._started))
+
+    def _not_answered(self, error: ChatFailed) -> PlannerFailure:
+        """A call without a reply ends the run: what may help has been tried."""
+        out_of_time = self._left_s() is not None and (self._left_s() or 0.0) <= 0.0
+        filtered = error.trouble == "filtered"
+        return PlannerFailure(
+            kind=_KIND[error.trouble],
+            fault=error.trouble,
+            message=str(error),
+            ends="deadline" if out_of_time else "model_refused" if filtered else "planner_failed",
+            cause=error,
+        )
+
+
+def _misread(error: Misread, answer: Answer) -> PlannerFailure:
+    """An unusable reply, after its repair."""
+    return PlannerFailure(
+        kind="unknown_tool" if error.fault == "unknown_tool" else "invalid_args",
+        fault=error.fault,
+        message=f"the model's reply is no decision ({error.fault}): {error}",
+        tool_name=error.tool_name,
+        raw=answer.reply.shown[:4000],
+        ends="model_refused" if error.fault in REFUSALS else None,
+    )
+
+
+def offer_of(state: AgentState, forms: Forms, policy: Policy) -> Offer:
+    """What makes sense now: evidence still missing, finish only when there is enough of it or no
+    more to be had, ask_user only while something is missing that only the user knows."""
+    tools = forms.registry.names()
+    if state["counters"]["unusable_answers"] >= MAX_UNUSABLE_ANSWERS:
+        return frozenset({FINISH})
+    if lack_of(state) is not None:
+        return frozenset({ASK})
+    verdict = verdict_now(state, policy)
+    subject = state["parsed_goal"]["subjects"][0]
+    called = {call["tool_name"] for call in calls_for(state, subject)}
+    sources = unasked(state, tools)
+    own = [name for name in forms.registry.names("read") if name not in (*SOURCES, *called)]
+    offer = {*sources, *own}  # a company's own tools are open until they were used
+    if not sources and task_due(state, tools, verdict):
+        offer.add(WRITE_TOOL)
+    elif not sources or is_answered(state, verdict):
+        offer.add(FINISH)
+    return frozenset(offer)
