@@ -7,16 +7,15 @@ In doubt a draft is turned down: the answer that is made of the record is always
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
-
 from followup_agent.goals.ids import IdPattern
 from followup_agent.goals.text import language_of, normal_form, simplified
-from followup_agent.judgement.judge import SOURCES, WRITE_TOOL, current_evidence
-from followup_agent.state import AgentState, Evidence, ModelView, Verdict, facts_of
+from followup_agent.judgement.judge import SOURCES, WRITE_TOOL, current_evidence, number
+from followup_agent.state import AgentState, ModelView, Verdict, facts_of
 from followup_agent.tools.outcome import Fact
 
 KEPT_CHARS = 4000
@@ -38,6 +37,21 @@ class Count(NamedTuple):
     text: str = ""
 
 
+class Reading(NamedTuple):
+    """What a text names, and its words without that."""
+
+    customers: list[str]
+    references: list[str]
+    """Of evidence and calls."""
+    others: list[str]
+    """Other ids, addresses, telephone numbers."""
+    days: list[tuple[str, Day]]
+    times: list[str]
+    words: str
+    counts: list[tuple[str, list[Count]]]
+    """The clauses, each with its numbers."""
+
+
 class Record(NamedTuple):
     """What the run knows, in the form that a draft is read in."""
 
@@ -49,36 +63,32 @@ class Record(NamedTuple):
     names: set[str]
     """The ids of customer, evidence and calls, in lower case."""
     facts: Mapping[str, Fact]
-    created: bool
-    """A follow-up task was created."""
+    created: int
+    """Follow-up tasks."""
     unknown: bool
-    """Whether one was is unknown."""
+    """Whether one more was created is unknown."""
 
 
 def view_draft(
     draft: str, state: AgentState, verdict: Verdict | None, ids: IdPattern, zone: tzinfo
 ) -> ModelView:
     """What the draft says, and whether the answer may say it; raises for no text."""
-    text = _plain(draft[:KEPT_CHARS])
-    record = _record(state, verdict, zone)
-    problems = _form(draft, text, state)
-    addresses, text = _take(_ADDRESS, text)
-    days, times, text = _take_dates(text)
-    problems += [f"{what} is not in the evidence" for what in _undated(days, times, record)]
-    problems += [f"address {a} is not in the evidence" for a in addresses if not _in(record, a)]
-    strangers, text = _take_names(text, ids, record)
-    problems += strangers
-    for clause in _CLAUSE_END.split(text):
-        counts = list(_counts(clause))
-        problems += [_unfounded(count) for count in counts if not _founded(count, record)]
-        problems += _wrong_nothing(clause, counts, record.facts)
-    problems += _actions(text, record)
-    needs, contradictions = _stance(text, verdict)
-    problems += contradictions + _priorities(text, verdict)
+    kept = draft[:KEPT_CHARS]
+    text = _plain(kept)
+    reading, record = _read(text, ids), _record(state, verdict, ids, zone)
+    needs, stance = _stance(reading.words, verdict)
+    problems = [
+        *_form(draft, text, state),
+        *_strangers(reading, record),
+        *_wrong_counts(reading, record),
+        *_actions(reading.words, record),
+        *stance,
+        *_priorities(reading.words, verdict),
+    ]
     return ModelView(
-        draft=draft[:KEPT_CHARS],
+        draft=kept,
         needs_followup=needs,
-        used=bool(_plain(draft)) and not problems,
+        used=bool(text) and not problems,
         disagreements=list(dict.fromkeys(problems)),
     )
 
@@ -86,7 +96,9 @@ def view_draft(
 # --- the text ---
 
 _LIST_MARK = re.compile(
-    r"^[ \t]*(?:[-*•·]+(?![0-9])|\(?[0-9]{1,2}(?:[.、](?![0-9])|\)))[ \t]*|[①-⑳]", re.MULTILINE
+    r"^[ \t]*(?:[-*•·]+(?![0-9])|\(?[0-9]{1,2}(?:[.、](?![0-9])|\)))[ \t]*|[①-⑳]"
+    r"|(?<=[:;,.：；，。])\s*(?:and\s+)?[（(][0-9]{1,2}[）)]",
+    re.MULTILINE,
 )
 """The numbers of a list count nothing."""
 _EMPHASIS = re.compile(r"(?<![0-9])[*`]+|[*`]+(?![0-9])")
@@ -96,16 +108,17 @@ _MORE_SIMPLIFIED = str.maketrans(
     "紧为将会应联络系万两两一二三四五六七八九十百千",
 )
 """Characters that goals are not read by, and answers are."""
-_CLAUSE_END = re.compile(r"[;。!?()\[\]—|]|(?<![0-9]),|,(?![0-9]{3}(?![0-9]))|\.(?=\s|$)")
+_PERCENT = re.compile(r"百分之\s*([0-9.]+|[零一二两三四五六七八九十百]+)")
+_CLAUSE_END = re.compile(r"[;。!?()\[\]—]|(?<![0-9]),|,(?![0-9]{3}(?![0-9]))|\.(?=\s|$)")
 """What stands beyond it does not say what a number counts. `1,234` is one number."""
 
 
 def _plain(text: str) -> str:
     """One line in normal form, simplified, without list marks and emphasis, its digits ASCII."""
     lines = _EMPHASIS.sub("", _LIST_MARK.sub("", text)).splitlines()
-    plain = normal_form(" ; ".join(line for line in lines if line.strip()))
+    plain = normal_form(" ; ".join(line.replace("|", " ") for line in lines if line.strip()))
     plain = simplified(plain).translate(_MORE_SIMPLIFIED)
-    return re.sub(r"\d", lambda digit: str(int(digit[0])), plain)
+    return _PERCENT.sub(r"\1%", re.sub(r"\d", lambda digit: str(int(digit[0])), plain))
 
 
 def _form(draft: str, text: str, state: AgentState) -> list[str]:
@@ -118,75 +131,37 @@ def _form(draft: str, text: str, state: AgentState) -> list[str]:
     return [problem for problem, holds in found.items() if holds]
 
 
-def _take(pattern: re.Pattern[str], text: str) -> tuple[list[str], str]:
-    """What the pattern finds, and the text without it."""
-    return [match[0] for match in pattern.finditer(text)], pattern.sub(" ", text)
-
-
-# --- ids, references, addresses ---
+# --- what is named ---
 
 _ADDRESS = re.compile(
     r"(?:https?://|www\.)[^\s,;。()\"]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
     r"|(?<![\w.-])(?:[a-z0-9-]+\.)+(?:com|cn|net|org|io|app|ai)(?![a-z])[^\s,;。()\"]*",
     re.IGNORECASE | re.ASCII,
 )
-_REFERENCE = re.compile(r"(?<![A-Za-z0-9])(?<![A-Za-z0-9_][_-])[ec][0-9]{1,3}(?![A-Za-z0-9_])")
+_REFERENCE = re.compile(r"(?<![A-Za-z0-9_])(?<![A-Za-z_]-)[ec][0-9]{1,3}(?![A-Za-z0-9_])")
 """[e1], c2, e1-e5."""
 _CODE = re.compile(r"(?<![A-Za-z0-9_])[A-Za-z]+[0-9][A-Za-z0-9]*")
 """P1, B2B, v2: too short for an id, and no number either."""
-_LONG_DIGITS = re.compile(r"(?<![\w.,])\+?[0-9](?:[ -]?[0-9]){6,}(?!\w|[.,][0-9])")
-"""Perhaps a phone number."""
-
-
-def _in(record: Record, word: str) -> bool:
-    """Whole in the record's words, not as a part of a longer one."""
-    whole = rf"(?<![A-Za-z0-9_-]){re.escape(word)}(?![A-Za-z0-9_-])"
-    return re.search(whole, record.words, re.IGNORECASE) is not None
-
-
-def _take_names(text: str, ids: IdPattern, record: Record) -> tuple[list[str], str]:
-    """What is named that the run does not know, and the text without anything that is named."""
-    references, text = _take(_REFERENCE, text.replace("–", "-"))
-    reading = ids.read(text)
-    codes, text = _take(_CODE, reading.words)
-    digits, _ = _take(_LONG_DIGITS, text)
-    amounts = {count.value for count in record.counts}
-    named = {
-        "reference {} is not in the evidence": [r for r in references if r not in record.names],
-        "customer {} is not the one asked about": [
-            found for found in reading.found if found.lower() not in record.names
-        ],
-        "id {} is not in the evidence": [
-            word for word in (*reading.unreadable, *codes) if not _in(record, word)
-        ],
-        "digits {} are not in the evidence": [
-            run
-            for run in digits
-            if not _in(record, run) and Decimal(re.sub("[^0-9]", "", run)) not in amounts
-        ],
-    }
-    return [say.format(word[:60]) for say, words in named.items() for word in words], text
-
-
-# --- dates ---
-
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-_EN_MONTH = (
+_PHONE = re.compile(r"(?<![\w.,])\+?[0-9](?:[ -]?[0-9]){6,}(?!\w|[.,][0-9])")
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_NAME = (
     r"(?P<name>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|(?-i:May)|june?|july?|aug(?:ust)?"
     r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b\.?"
 )
-_ZH_DAY = r"[0-9]{1,2}|[一二三四五六七八九十]{1,3}"
-_TH = r"(?:st|nd|rd|th)?"
+_D = r"[0-9]{1,2}|[一二三四五六七八九十]{1,3}"
+_TH = r"(?P<d>[0-9]{1,2})(?:st|nd|rd|th)?"
+_YEAR = r"(?:,?\s+(?P<y>[0-9]{4})\b)"
 _DATES = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         r"(?<![\w-])(?P<y>[0-9]{4})([-/.])(?P<m>[0-9]{1,2})\2(?P<d>[0-9]{1,2})(?![0-9])",
-        rf"(?:(?P<y>[0-9]{{4}})\s*年\s*)?(?<![0-9])(?P<m>{_ZH_DAY})\s*月\s*(?P<d>{_ZH_DAY})\s*[日号]",
-        rf"(?P<y>[0-9]{{4}})\s*年\s*(?P<m>{_ZH_DAY})\s*月|(?<![近去个0-9])(?P<m2>{_ZH_DAY})\s*月(?!内)",
-        r"(?<![0-9])(?P<y>20[0-9]{2})\s*年|\bin\s+(?P<y2>20[0-9]{2})\b(?!-)",
-        rf"\b{_EN_MONTH}\s+(?:the\s+)?(?P<d>[0-9]{{1,2}}){_TH}\b(?:,?\s+(?P<y>[0-9]{{4}})\b)?",
-        rf"\b(?P<d>[0-9]{{1,2}}){_TH}\s+(?:of\s+)?{_EN_MONTH}(?:,?\s+(?P<y>[0-9]{{4}})\b)?",
-        rf"\b{_EN_MONTH}\s+(?P<y>[0-9]{{4}})\b",
+        rf"(?:(?P<y>[0-9]{{4}})\s*年\s*)?(?<![0-9])(?P<m>{_D})\s*月\s*(?P<d>{_D})\s*[日号]",
+        rf"(?P<y>[0-9]{{4}})\s*年\s*(?P<m>{_D})\s*月",
+        rf"(?<![近去个0-9])(?P<m>{_D})\s*月(?!内)",
+        r"(?<![0-9])(?P<y>20[0-9]{2})\s*年",
+        rf"\b{_NAME}\s+(?:the\s+)?{_TH}\b{_YEAR}?",
+        rf"\b{_TH}\s+(?:of\s+)?{_NAME}{_YEAR}?",
+        rf"\b{_NAME}{_YEAR}",
     )
 ]
 """The longer forms first. 三月 is March, 三个月 and 近三月 are months."""
@@ -196,34 +171,57 @@ _TIME = re.compile(
 )
 
 
-def _take_dates(text: str) -> tuple[list[tuple[str, Day]], list[str], str]:
-    """The days and the times of day that are named, and the text without them."""
+def _read(text: str, ids: IdPattern) -> Reading:
+    """What a plain text names. Dates go before ids: 2026-03-02T15 looks like one."""
+    addresses, text = _take(_ADDRESS, text)
     days = []
     for pattern in _DATES:
-        for match in pattern.finditer(text):
-            found = {name.rstrip("2"): part for name, part in match.groupdict().items() if part}
-            name = found.get("name")
-            month = _MONTHS.index(name[:3].lower()) + 1 if name else _day(found.get("m"))
-            days.append((match[0].strip(), (_day(found.get("y")), month, _day(found.get("d")))))
+        days += [(match[0].strip(), _day(match.groupdict())) for match in pattern.finditer(text)]
         text = pattern.sub(" ", text)
     times = [match["time"].zfill(5) for match in _TIME.finditer(text)]
-    return days, times, _TIME.sub(" ", text)
+    references, text = _take(_REFERENCE, _TIME.sub(" ", text))
+    named = ids.read(text)
+    codes, text = _take(_CODE, named.words)
+    phones, _ = _take(_PHONE, text)
+    others = [*addresses, *named.unreadable, *codes, *phones]
+    counts = [(clause, list(_counts(clause))) for clause in _CLAUSE_END.split(text)]
+    return Reading(named.found, references, others, days, times, text, counts)
 
 
-def _day(text: str | None) -> int | None:
-    return None if text is None else int(text) if text.isascii() else _zh_number(text)
+def _take(pattern: re.Pattern[str], text: str) -> tuple[list[str], str]:
+    """What the pattern finds, and the text without it."""
+    return [match[0] for match in pattern.finditer(text)], pattern.sub(" ", text)
 
 
-def _undated(days: Sequence[tuple[str, Day]], times: Sequence[str], record: Record) -> list[str]:
-    """Dates and times that the run does not know."""
+def _day(groups: Mapping[str, str | None]) -> Day:
+    """The year, month and day that a date names."""
+    year, month, day = (
+        None if part is None else int(part) if part.isascii() else _zh_number(part)
+        for part in (groups.get("y"), groups.get("m"), groups.get("d"))
+    )
+    name = groups.get("name")
+    return year, _MONTHS.index(name[:3].lower()) + 1 if name else month, day
 
-    def agree(one: Day, other: Day) -> bool:
-        return all(a is None or b is None or a == b for a, b in zip(one, other, strict=True))
 
+def _strangers(reading: Reading, record: Record) -> list[str]:
+    """What is named that the run does not know."""
+
+    def known(word: str) -> bool:
+        whole = rf"(?<![A-Za-z0-9_-]){re.escape(word)}(?![A-Za-z0-9_-])"
+        return re.search(whole, record.words, re.IGNORECASE) is not None
+
+    def seen(one: Day) -> bool:
+        pairs = (zip(one, other, strict=True) for other in record.days)
+        return any(all(a is None or b is None or a == b for a, b in pair) for pair in pairs)
+
+    names = record.names
     return [
-        *(f"date {text}" for text, day in days if not any(agree(day, k) for k in record.days)),
-        *(f"time {time}" for time in times if time not in record.times),
-    ]
+        *(f"customer {c[:60]} was not asked about" for c in reading.customers if c.lower() not in names),
+        *(f"reference {r} is not in the evidence" for r in reading.references if r not in names),
+        *(f"id {word[:60]} is not in the evidence" for word in reading.others if not known(word)),
+        *(f"date {text} is not in the evidence" for text, day in reading.days if not seen(day)),
+        *(f"time {time} is not in the evidence" for time in reading.times if time not in record.times),
+    ]  # fmt: skip
 
 
 # --- numbers ---
@@ -234,55 +232,64 @@ _ADJECTIVE = (
     r"|(?:open|unresolved|unclosed|outstanding|pending|active|new|recent|separate|different|distinct"
     rf"|calendar|consecutive|full|whole|customer|support|successful|last|past|{_OF})(?![A-Za-z]))"
 )
+_TICKET = r"(?:tickets?|issues?|cases?)"
 _WORDS_FOR = {
     "urgent_tickets": (
-        rf"紧急\s*(?:且|或)?(?:{_ADJECTIVE}\s*){{0,3}}工单|工单(?:被?标?记?为|是|属于|都|均|很|较)*紧急|紧急|加急",
-        r"urgent(?:\s+(?:open|unresolved|outstanding|pending|support))*(?:\s+(?:tickets?|issues?|cases?))?"
-        r"|(?:tickets?|issues?|cases?)(?:\s+(?:that|which|is|are|was|were|marked|as))+\s+urgent",
+        rf"紧急\s*(?:{_ADJECTIVE}\s*){{0,3}}工单|工单(?:被?标?记?为|是|属于|都|均|很|较)*紧急|紧急|加急",
+        rf"urgent(?:\s+(?:open|unresolved|outstanding|pending|support))*(?:\s+{_TICKET})?"
+        rf"|{_TICKET}(?:\s+(?:that|which|is|are|was|were|marked|as))+\s+urgent",
     ),
     "tickets": (
         r"(?:未关闭|未处理|未解决|待处理)(?!\s*的?\s*(?:紧急|工单))|工单|最早的?(?:已?打开|一)",
-        r"tickets?|issues?|cases?|oldest|open(?=\s*$|\s*:|\s+(?:or|and)\b)",
+        rf"{_TICKET}|oldest|open(?=\s*$|\s*:|\s+(?:or|and)\b)",
     ),
+    "tasks": (r"任务", r"tasks?"),
     "paid_orders": (r"(?:付费|支付|付款)(?:的?订单)?", r"paid(?:\s+orders?)?|pay(?:s|ing|ments?)?"),
     "orders": (r"订单|下单|购买", r"order(?:s|ed|ing)?|purchase[sd]?|placed"),
     "logins": (r"登[录陆]", r"log(?:s|ged|ging)?[ -]?ins?|sign(?:s|ed|ing)?[ -]?ins?"),
     "activity": (r"活跃|使用", r"(?:in)?activ(?:e|ity)|usage"),
-    "sign_up": (r"注册", r"sign(?:ed)?[ -]?ups?|registered|registration"),
+    "sign_up": (r"注册", r"sign(?:ed|ing)?[ -]?ups?|registered|registration"),
     "score": (r"[得评]分|分数", r"scor(?:es?|ed)|points?"),
-    "reasons": (
-        r"来源|理由|依据|原因|信号|方面|证据",
-        r"sources?|reasons?|signals?|pieces?\s+of\s+evidence",
-    ),
+    "reasons": (r"来源|理由|依据|原因|信号|方面|证据", r"sources?|reasons?|signals?"),
     "amount": (r"金额|总额|消费|[合总共]计", r"amount(?:s|ing)?|total(?:s|ing|ling)?|worth|spen[dt]"),
-}
-"""What counts, in Chinese and in English; of two that fit in one place the first is meant."""
-_KIND = re.compile(
-    "|".join(rf"(?P<{k}>{zh}|(?<![A-Za-z])(?:{en})(?![A-Za-z]))" for k, (zh, en) in _WORDS_FOR.items()),
-    re.IGNORECASE,
-)  # fmt: skip
-_ANY_KIND = re.sub(r"\?P<\w+>", "?:", _KIND.pattern)
+}  # fmt: skip
+"""What is counted, in Chinese and in English; of two that begin in one place the first is meant."""
+_KIND = "|".join(
+    rf"(?P<{kind}>{zh}|(?<![A-Za-z])(?:{en})(?![A-Za-z]))" for kind, (zh, en) in _WORDS_FOR.items()
+)
+_KINDS = re.compile(_KIND, re.IGNORECASE)
 _ATTACHED = re.compile(
-    rf"\s*(?:个|张|条|件|笔|次|单|起|项|份|times?)?\s*(?:{_ADJECTIVE}\s*){{0,5}}(?:{_KIND.pattern})",
+    rf"\s*(?:个|张|条|件|笔|次|单|起|项|份|times?)?\s*(?:{_ADJECTIVE}\s*){{0,5}}(?:{_KIND})",
     re.IGNORECASE,
 )
 _AFTER_DAYS = re.compile(
     r"\s*(?:(?:[前内里之来未不无都均仍曾才过的]|以来|没有?|有过|最[后近]|上?一次"
-    r"|(?:ago|since|without|for|the|its|their|last|latest|most|recent|any|an?|of|no|not|in|was|has|had"
-    rf"|have|been|after|from|on)(?![A-Za-z]))\s*){{0,6}}(?:{_KIND.pattern})",
+    r"|(?:ago|since|without|for|the|its|their|last|latest|most|recent|any|an?|of|no|not|in|was|has"
+    rf"|had|have|been|after|from|on)(?![A-Za-z]))\s*){{0,6}}(?:{_KIND})",
     re.IGNORECASE,
 )
 """45 天前付费, 9 days since the last login."""
 _SINCE = {
-    "paid orders": "payment", "orders": "orders", "logins": "activity", "activity": "activity",
-    "tickets": "tickets", "urgent tickets": "tickets", "sign up": "sign-up",
+    "paid orders": "last payment", "orders": "orders", "logins": "active", "activity": "active",
+    "tickets": "open", "urgent tickets": "open", "sign up": "since sign-up",
 }  # fmt: skip
 """What days are about, by the word beside them."""
+_WINDOW = re.compile(
+    r"(?:[近前这的]|过去|截至|(?<![A-Za-z])(?:last|past|previous|recent|the|this|within)"
+    r"|\b(?:no|not|without|never)\b.{0,30}\b(?:in|for))\s*$",
+    re.IGNORECASE,
+)
+_IN_WINDOW = re.compile(r"-|\s*[^\W\d_]{1,4}(?:[内里中]|\s*(?:[没未无不]))")
+"""近 7 天, 7 天内, 7 天没有, a 7-day window: looked back over."""
+_ALSO = re.compile(r"[且并但和]|\b(?:and|but|so|with)\b", re.IGNORECASE)
+_AGO = re.compile(r"\s*(?:之?前|以前|ago|since|without|of\s+inactiv)")
+_AGO_BEFORE = re.compile(r"距|\b(?:since|inactiv\w+)", re.IGNORECASE)
+"""Days since, not days on which: last active 9 days ago, inactive for 9 days."""
 _CURRENCIES = {
-    "CNY": r"CNY|RMB|¥|元|人民币|yuan", "USD": r"USD|US\$|\$|美元|美金|dollars?", "EUR": r"EUR|€|欧元|euros?",
-    "GBP": r"GBP|£|英镑", "JPY": r"JPY|日元", "HKD": r"HKD|港[元币]",
+    "CNY": r"CNY|RMB|¥|元|人民币|yuan", "USD": r"USD|US\$|\$|美元|美金|dollars?",
+    "EUR": r"EUR|€|欧元|euros?", "GBP": r"GBP|£|英镑", "JPY": r"JPY|日元", "HKD": r"HKD|港[元币]",
 }  # fmt: skip
-_CURRENCY = "|".join(f"(?P<{c}>{names})" for c, names in _CURRENCIES.items())
+_CURRENCY = "|".join(f"(?P<{code}>{names})" for code, names in _CURRENCIES.items())
 _MONEY_BEFORE = re.compile(rf"(?<![A-Za-z])(?:{_CURRENCY})\s*$", re.IGNORECASE)
 _DAYS_IN = {
     "天": 1, "日": 1, "day": 1, "d": 1, "周": 7, "星期": 7, "礼拜": 7, "week": 7, "fortnight": 14,
@@ -294,37 +301,47 @@ _UNIT = re.compile(
     r"|(?P<percent>%|percent|per\s+cent|个?百分点|成(?![功为员本长交果]))"
     r"|(?P<hours>个?(?:小时|分钟|点钟|秒)|(?:hours?|hrs?|h|minutes?|mins?)(?![A-Za-z]))"
     r"|(?P<score>分(?![钟之别析成])|points?(?![A-Za-z]))"
-    rf"|[多余来]?[\s-]*个?\s*(?:{_ADJECTIVE}\s*){{0,4}}"
-    r"(?P<period>天|日|周|星期|礼拜|月|季度|年|(?:day|d|week|fortnight|month|quarter|year)(?=s?(?![A-Za-z]))))",
+    rf"|[多余来]?[\s-]*个?\s*(?:{_ADJECTIVE}\s*){{0,4}}(?P<period>天|日|周|星期|礼拜|月|季度|年"
+    r"|(?:day|d|week|fortnight|month|quarter|year)(?=s?(?![A-Za-z])))s?)",
     re.IGNORECASE,
 )
 _ZH_DIGITS = {digit: value for value, digit in enumerate("零一二三四五六七八九")} | {"两": 2}
 _ZH_UNITS = {"十": 10, "百": 100, "千": 1000, "万": 10_000}
 _ZH = "".join([*_ZH_DIGITS, *_ZH_UNITS])
-_EN_WORDS = {
-    word: value
-    for value, word in enumerate(
-        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-        "fifteen sixteen seventeen eighteen nineteen".split()
-    )
-} | {"twice": 2, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60}
-_EN_WORDS |= {"seventy": 70, "eighty": 80, "ninety": 90}
-_EN_MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000}
-_EN = rf"(?:{'|'.join([*_EN_WORDS, *_EN_MULTIPLES])})(?![A-Za-z])"
-_SCALES = {"百万": 10**6, "万": 10**4, "千": 1000, "亿": 10**8, "k": 1000, "million": 10**6, "thousand": 1000}
+_EN_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
+_EN_ONES += " fifteen sixteen seventeen eighteen nineteen"
+_EN_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
+_EN_WORDS = {word: value for value, word in enumerate(_EN_ONES.split())} | {
+    "twice": 2,
+    "a": 1,
+    "an": 1,
+}
+_EN_WORDS |= {word: value * 10 for value, word in enumerate(_EN_TENS.split(), start=2)}
+_EN_UNITS = {"dozen": 12, "hundred": 100, "thousand": 1000}
+_EN = rf"(?:{'|'.join(word for word in [*_EN_WORDS, *_EN_UNITS] if len(word) > 2)})(?![A-Za-z])"
+_SCALES = {"万": 10**4, "亿": 10**8, "k": 1000, "thousand": 1000, "million": 10**6}
 _NUMBER = re.compile(
-    rf"百分之\s*(?P<share>[0-9.]+|[{_ZH}]+)"
-    r"|(?<![A-Za-z0-9_])(?<![0-9]\.)(?P<digits>-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?)"
-    r"(?:\s*(?P<scale>百万|万|千|亿|k|million|thousand)(?![A-Za-z]))?"
-    rf"|(?<![第周期拜唯{_ZH}])(?P<zh>[{_ZH}]{{1,9}})(?=\s*[多余来]?\s*(?:[个张条件笔次天日周月年元块项份位名成种]"
+    r"(?<![A-Za-z0-9_])(?<![0-9]\.)(?P<digits>-?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?)"
+    r"(?:\s*(?P<scale>万|亿|k|million|thousand)(?![A-Za-z]))?"
+    rf"|(?<![第周期拜唯{_ZH}])(?P<zh>[{_ZH}]{{1,9}})(?=\s*[多余来]?\s*(?:[个张条件笔次天日周月年元块项份位名成种%]"
     r"|单(?!独|一)|起(?!来)|星期|礼拜|季度|小时|分钟|方面|工单|订单))"
-    rf"|(?<![A-Za-z-])(?:an?\s+)?(?P<en>{_EN}(?:[\s-]+{_EN})*)",
+    rf"|(?<![A-Za-z-])(?:an?\s+)?(?P<en>{_EN}(?:[\s-]+{_EN})*|an?(?=\s+(?:day|week|month|quarter|year)\b))",
     re.IGNORECASE,
 )
-"""周三 and 第三 count nothing, and a Chinese numeral counts only before a measure word."""
+"""A Chinese numeral counts only before a measure word; 周三 and 第三 count nothing."""
 _OUT_OF_100 = re.compile(r"(?<=[0-9])\s*(?:/|out\s+of)\s*100(?![0-9.%])")
+_OF_DAYS = re.compile(r"\s*of\s+(?:the\s+)?(?:last|past)\s*")
+"""Active on 3 of the last 7 days."""
 _NO_COUNT = re.compile(r"(?:最[近后新]|没有|[上下每任同另再这那某哪首各])\s*$")
 """Before 一: 最近一次付费 is no count of payments."""
+_FACT_KINDS = {
+    "urgent_ticket_count": ("urgent tickets", ""), "open_ticket_count": ("tickets", ""),
+    "login_count_": ("logins", ""), "order_count_": ("orders", ""),
+    "paid_order_count_": ("paid orders", ""), "active_days_": ("days", "active"),
+    "days_since_last_active": ("days", "last activity"), "days_since_last_paid": ("days", "last payment"),
+    "oldest_open_ticket_days": ("days", "open"), "days_since_signup": ("days", "since sign-up"),
+}  # fmt: skip
+"""What a fact counts, by how its key begins."""
 
 
 def _counts(clause: str) -> Iterator[Count]:
@@ -332,47 +349,51 @@ def _counts(clause: str) -> Iterator[Count]:
     before it, else the first after it. A bare 一 or `one` counts only what it is attached to."""
     clause = _OUT_OF_100.sub(" ", clause)
     found = list(_NUMBER.finditer(clause))
-    edges = [0, *(match.end() for match in found)]
-    for number, match in enumerate(found):
-        left = clause[edges[number] : match.start()][-30:]
-        until = found[number + 1].start() if number + 1 < len(found) else len(clause)
-        right = clause[match.end() : until][:40]
-        bare = match[0].lower() in ("一", "one")
+    ends = [*(match.start() for match in found[1:]), len(clause)]
+    for match, end in zip(found, ends, strict=False):
+        left, right = clause[: match.start()][-40:], clause[match.end() : end][:40]
         unit, attached = _UNIT.match(right), _ATTACHED.match(right)
-        if bare and (_NO_COUNT.search(left) or not (unit or _countable(attached))):
-            continue
+        if match[0].lower() in ("一", "one"):
+            part = (
+                attached
+                and re.match(r"\s*of\b", attached[0])
+                and _name(attached) != "urgent tickets"
+            )
+            counted = unit or (attached and not part and _name(attached) in _NONE_FACTS)
+            if _NO_COUNT.search(left) or not counted:
+                continue
         kind, about, factor = _kind(left, right, unit, attached)
-        if match["share"]:
-            kind, about, factor = "percent", "", 1
         yield Count(_value(match) * factor, kind, about, match[0].strip()[:30])
-
-
-def _countable(attached: re.Match[str] | None) -> bool:
-    """`one urgent ticket`, not `one of the tickets`."""
-    if attached is None:
-        return False
-    return _name(attached) == "urgent tickets" or not re.match(r"\s*of\b", attached[0])
 
 
 def _kind(
     left: str, right: str, unit: re.Match[str] | None, attached: re.Match[str] | None
 ) -> tuple[str, str, int]:
     """What a number between these texts counts, what that is about, and how many of it one is."""
-    before = list(_KIND.finditer(left))
+    before = list(_KINDS.finditer(left))[-1:]
     money = unit if unit and unit.lastgroup in _CURRENCIES else _MONEY_BEFORE.search(left)
     if money:
         return "amount", str(money.lastgroup), 1
     if unit and unit["period"]:
         rest = right[unit.end() :]
-        inside = re.search("活跃|active", unit[0], re.IGNORECASE)
-        near = _AFTER_DAYS.match(rest) or (before[-1] if before else _KIND.search(rest))
-        about = "activity" if inside else _SINCE.get(_name(near), "") if near else ""
+        near = _AFTER_DAYS.match(rest) or (
+            before[0] if before else _KINDS.search(_ALSO.split(rest)[0])
+        )
+        about = _SINCE.get(_name(near), "") if near else ""
+        if re.search("活跃|active", unit[0], re.IGNORECASE):
+            about = "active"
+        elif _WINDOW.search(left) or _IN_WINDOW.match(unit[0] + rest):
+            about = "window"
+        elif about == "active" and (_AGO_BEFORE.search(left) or _AGO.match(rest)):
+            about = "last activity"
         return "days", about, _DAYS_IN[unit["period"].lower()]
     if unit:
         return str(unit.lastgroup), "", 1
-    near = attached or (before[-1] if before else _KIND.search(right))
+    near = attached or (before[0] if before else _KINDS.search(right))
     kind = _name(near) if near else ""
-    return ("days", "activity", 1) if kind == "activity" else (kind, "", 1)
+    if kind == "activity" or _OF_DAYS.fullmatch(right):
+        return "days", "active", 1
+    return kind, "", 1
 
 
 def _name(match: re.Match[str]) -> str:
@@ -382,9 +403,6 @@ def _name(match: re.Match[str]) -> str:
 def _value(match: re.Match[str]) -> Decimal:
     if digits := match["digits"]:
         return Decimal(digits.replace(",", "")) * _SCALES.get((match["scale"] or "").lower(), 1)
-    if share := match["share"]:
-        plain = re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", share)
-        return Decimal(share) if plain else Decimal(_zh_number(re.sub("[0-9.]", "", share)))
     return Decimal(_zh_number(match["zh"]) if match["zh"] else _en_number(match["en"]))
 
 
@@ -405,105 +423,302 @@ def _en_number(text: str) -> int:
     """'twelve', 'twenty-three', 'two hundred'."""
     total = 0
     for word in re.split(r"[\s-]+", text.lower()):
-        many = _EN_MULTIPLES.get(word)
+        many = _EN_UNITS.get(word)
         total = (total or 1) * many if many else total + _EN_WORDS[word]
     return total
 
 
-def _founded(count: Count, record: Record) -> bool:
-    """The same number of the same thing is known; what is of no kind may be any."""
-    return any(
-        known.value == count.value
-        and (
-            not count.kind
-            or (known.kind == count.kind and (known.about == count.about or "" in (known.about, count.about)))
-        )
-        for known in record.counts
-    )  # fmt: skip
-
-
-def _unfounded(count: Count) -> str:
-    what = ", ".join(part for part in (count.kind, count.about) if part) or "of nothing named"
-    return f"number {count.text} ({what}) is not in the evidence"
-
-
-# --- the record ---
-
-_FACT_KINDS = {
-    "urgent_ticket_count": ("urgent tickets", ""), "open_ticket_count": ("tickets", ""),
-    "login_count_": ("logins", ""), "order_count_": ("orders", ""),
-    "paid_order_count_": ("paid orders", ""), "active_days_": ("days", "activity"),
-    "days_since_last_active": ("days", "activity"), "days_since_last_paid": ("days", "payment"),
-    "oldest_open_ticket_days": ("days", "tickets"), "days_since_signup": ("days", "sign-up"),
-}  # fmt: skip
-"""What a fact counts, by how its key begins."""
-
-
-def _record(state: AgentState, verdict: Verdict | None, zone: tzinfo) -> Record:
-    evidence = current_evidence(state["evidence"], state["tool_history"])
-    calls = [call for call in state["tool_history"] if call["success"]]
-    facts, window = facts_of(state), state["parsed_goal"]["window"]
-    summaries = [_plain(item["summary"]) for item in evidence]
-    read = [_take_dates(summary) for summary in summaries]
-    untils = [window["until"], *(call["args"].get("until") for call in calls)]
-    moments = [
-        moment
-        for value in (state["as_of"], *(f["value"] for f in facts.values() if f["unit"] == "time"))
-        for moment in _moments(value, zone)
-    ]
-    looked_back = [window["days"], *(call["args"].get("days") for call in calls)]
-    counts = [Count(Decimal(days), "days") for days in looked_back if isinstance(days, int)]
-    names = [*state["parsed_goal"]["subjects"], *(item["id"] for item in evidence)]
-    writes = [call for call in state["tool_history"] if call["tool_name"] == WRITE_TOOL]
-    return Record(
-        counts=[*counts, *_known_counts(facts, evidence, [text for *_, text in read], verdict)],
-        days=[
-            *(day for days, _, _ in read for _, day in days),
-            *(day for text in untils for _, day in _take_dates(str(text))[0]),
-            *((moment.year, moment.month, moment.day) for moment in moments),
-        ],
-        times={*(t for _, times, _ in read for t in times), *(f"{m:%H:%M}" for m in moments)},
-        words=" ; ".join(
-            [
-                *summaries,
-                *(_plain(str(fact["value"])) for fact in facts.values()),
-                *(_plain(str(value)) for call in calls for value in call["args"].values()),
-                *(_plain(call["result_summary"]) for call in calls),
-            ]
-        ),
-        names={name.lower() for name in (*names, *(call["call_id"] for call in calls))},
-        facts=facts,
-        created=any(call["success"] for call in writes),
-        unknown=any(call["failure_kind"] == "outcome_unknown" for call in writes),
-    )
-
-
-def _moments(value: object, zone: tzinfo) -> list[datetime]:
-    """A time as UTC and as the clock of `zone` has it; none for what is no time."""
-    try:
-        moment = datetime.fromisoformat(str(value))
-    except ValueError:
-        return []
-    return [moment.astimezone(UTC), moment.astimezone(zone)]
-
-
-def _known_counts(
-    facts: Mapping[str, Fact], evidence: Sequence[Evidence], texts: Sequence[str], verdict: Verdict | None
-) -> Iterator[Count]:  # fmt: skip
-    for text in texts:
-        for clause in _CLAUSE_END.split(_CODE.sub(" ", IdPattern().read(text).words)):
-            yield from _counts(clause)
+def _known_counts(facts: Mapping[str, Fact]) -> Iterator[Count]:
     for key, fact in facts.items():
         value, window = fact["value"], fact["window_days"]
-        kinds = [kind for begin, kind in _FACT_KINDS.items() if key.startswith(begin)]
         if isinstance(value, dict):
             yield from (Count(Decimal(str(v)), "amount", code) for code, v in value.items())
             yield from [] if value else [Count(Decimal(0), "amount")]
         elif isinstance(value, int | float) and not isinstance(value, bool):
-            kind, about = kinds[0] if kinds else ("", "")
-            yield Count(Decimal(str(value)), kind, about)
-        yield from [Count(Decimal(window), "days")] if window else []
-    said = len(verdict["reasons"]) if verdict else 0
-    yield from (Count(Decimal(n), "reasons") for n in (len(SOURCES), len(evidence), said))
-    if verdict:
-        yield Count(Decimal(verdict["score"]), "score")
+            kinds = [kind for begin, kind in _FACT_KINDS.items() if key.startswith(begin)]
+            yield Count(Decimal(str(value)), *(kinds[0] if kinds else ("", "")))
+        yield from [Count(Decimal(window), "days", "window")] if window else []
+
+
+def _record(state: AgentState, verdict: Verdict | None, ids: IdPattern, zone: tzinfo) -> Record:
+    evidence = current_evidence(state["evidence"], state["tool_history"])
+    calls = [call for call in state["tool_history"] if call["success"]]
+    writes = [call for call in state["tool_history"] if call["tool_name"] == WRITE_TOOL]
+    facts, goal = facts_of(state), state["parsed_goal"]
+    read = [_read(_plain(item["summary"]), ids) for item in evidence]
+    times = [str(fact["value"]) for fact in facts.values() if fact["unit"] == "time"]
+    moments = [moment for time in (state["as_of"], *times) for moment in _moments(time, zone)]
+    args = [goal["window"], *(call["args"] for call in calls)]
+    untils = [_read(str(arg.get("until")), ids).days for arg in args]
+    windows = [Decimal(days) for arg in args if isinstance(days := arg.get("days"), int)]
+    created = sum(call["success"] for call in writes)
+    reasons = [len(SOURCES), len(evidence), *([len(verdict["reasons"])] if verdict else [])]
+    texts = [
+        *(item["summary"] for item in evidence),
+        *(str(fact["value"]) for fact in facts.values()),
+        *(str(value) for call in calls for value in call["args"].values()),
+        *(call["result_summary"] for call in calls),
+    ]
+    names = [*goal["subjects"], *(e["id"] for e in evidence), *(call["call_id"] for call in calls)]
+    return Record(
+        counts=[
+            *(count for reading in read for _, counts in reading.counts for count in counts),
+            *_known_counts(facts),
+            *(Count(days, "days", "window") for days in windows),
+            *(Count(Decimal(many), "reasons") for many in reasons),
+            *([Count(Decimal(verdict["score"]), "score")] if verdict else []),
+            *([Count(Decimal(created), "tasks")] if created else []),
+        ],
+        days=[day for days in (*untils, *(r.days for r in read)) for _, day in days]
+        + [(moment.year, moment.month, moment.day) for moment in moments],
+        times={*(t for r in read for t in r.times), *(f"{moment:%H:%M}" for moment in moments)},
+        words=" ; ".join(_plain(text) for text in texts),
+        names={name.lower() for name in names},
+        facts=facts,
+        created=created,
+        unknown=any(call["failure_kind"] == "outcome_unknown" for call in writes),
+    )
+
+
+def _moments(text: str, zone: tzinfo) -> list[datetime]:
+    """A time as UTC and as the clock of `zone` has it; none for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return [moment.astimezone(UTC), moment.astimezone(zone)]
+    except (ValueError, OverflowError):
+        return []
+
+
+# --- how many, and whether there is any ---
+
+_AND = r"(?:[和或及与、]|(?:or|and|nor)(?![A-Za-z]))"
+_ANY = re.sub(r"\?P<\w+>", "?:", _KIND)
+_THING = rf"(?:(?:{_ADJECTIVE}|{_AND}|任何|any(?![A-Za-z]))\s*){{0,4}}(?:{_ANY})"
+_THINGS = rf"(?P<things>{_THING}(?:\s*(?:[和或及与、]|(?:or|nor)(?![A-Za-z]))\s*{_THING}){{0,3}})"
+_NOTHING = [
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"(?!未(?:付费|支付|付款)的?订单)"
+        r"(?:(?P<never>从未|从没|从来没有?|从不|(?<![A-Za-z])never)|没有?|无(?!法)|[未不]"
+        r"|(?:(?<![A-Za-z])(?:no|none|not|without)|n't)(?![A-Za-z]))"
+        r"(?:\s*(?:过|再|曾|有|发现|出现|查到|一[个笔张次]"
+        r"|(?:been|yet|currently|made?|make|had|have|has|any|an?|of|them|once)(?![A-Za-z])))*"
+        rf"\s*{_THINGS}(?!\s*(?:数据|信息|情况|(?:data|information|details)\b))",
+        rf"{_THINGS}\s*(?::|都|也|均)\s*(?:[为是]\s*)?(?:无(?![法需])|没有\s*$|none\b)",
+    )
+]
+"""从未付费, 没有未关闭或紧急工单, no urgent tickets, not logged in, 紧急工单:无."""
+_SOMETHING = re.compile(
+    r"(?:(?<![没所如若否未果只])有|存在|(?<!if there )(?<![A-Za-z])(?:has|have|with|is|are)(?![A-Za-z]))\s*"
+    r"(?P<many>[多数][个张]|好?几[个张]|若干|(?:several|multiple|many|a\s+few|a\s+couple\s+of)\b)?"
+    rf"(?:\s*(?:一些|(?:an?|some)\b))?\s*{_THINGS}",
+    re.IGNORECASE,
+)
+"""有紧急工单, has several open tickets."""
+_NONE_FACTS = {
+    "urgent tickets": ("urgent_ticket_count", ""), "tickets": ("open_ticket_count", ""),
+    "logins": ("login_count_", "days_since_last_active"), "orders": ("order_count_", ""),
+    "paid orders": ("paid_order_count_", "days_since_last_paid"),
+    "activity": ("active_days_", "days_since_last_active"),
+}  # fmt: skip
+"""The facts that say there is none: how many there were, and how long ago the last one was."""
+
+
+def _wrong_counts(reading: Reading, record: Record) -> Iterator[str]:
+    for clause, counts in reading.counts:
+        for count in counts:
+            if not any(_agree(count, known) for known in record.counts):
+                what = ", ".join(part for part in count[1:3] if part) or "of nothing named"
+                yield f"number {count.text} ({what}) is not in the evidence"
+        days = max((count.value for count in counts if count.kind == "days"), default=None)
+        denied: set[str] = set()
+        for match in (m for pattern in _NOTHING for m in pattern.finditer(clause)):
+            never = bool(match.groupdict().get("never"))
+            for kind in map(_name, _KINDS.finditer(match["things"])):
+                denied.add(kind)
+                if kind in _NONE_FACTS and not _is_none(kind, never, days, record.facts):
+                    yield f"'{match[0].strip()[:60]}' (no {kind}) is not what the facts say"
+        for match in _SOMETHING.finditer(clause):
+            for kind in map(_name, _KINDS.finditer(match["things"])):
+                asked = kind.endswith("tickets") and kind not in denied
+                known = number(record.facts, _NONE_FACTS[kind][0]) if asked else None
+                if asked and (known or 0) < (2 if match["many"] else 1):
+                    yield f"'{match[0].strip()[:60]}' ({kind}) is not what the facts say"
+
+
+def _agree(count: Count, known: Count) -> bool:
+    """The same number of the same thing; what is of no kind may be any."""
+    about = (
+        count.about == known.about or "" in (count.about, known.about) or count.about == "window"
+    )
+    return count.value == known.value and (not count.kind or (count.kind == known.kind and about))
+
+
+def _is_none(kind: str, never: bool, days: Decimal | None, facts: Mapping[str, Fact]) -> bool:
+    """Whether the facts say that there was none: at all, in so many days, or in every window."""
+    how_many, since = _NONE_FACTS[kind]
+    if since in facts and facts[since]["value"] is None:
+        return True
+    last = number(facts, since)
+    if never or (days is not None and last is not None and last >= days):
+        return not never
+    found = [fact for key, fact in facts.items() if key.startswith(how_many)]
+    if days is not None and kind in ("logins", "orders", "paid orders", "activity"):
+        exact = [fact for fact in found if fact["window_days"] == days]
+        found = exact or [fact for fact in found if (fact["window_days"] or 0) >= days]
+    return bool(found) and all(fact["value"] == 0 for fact in found)
+
+
+# --- what was done ---
+
+_ZH_DO = (
+    r"(?:创建|新建|建立|生成|发送|发出|安排|派发|派出|下发|分配|指派|通知|联系|致电|拨打|回访|跟进|升级|关闭|处理|解决|退款"
+    r"|补偿|提醒|(?<![录用费单])记录|提交|转交|转接|预约|沟通|告知|上门|拜访|登记|[派开]单|打电话|发(?:邮件|短信|消息))"
+)
+_ZH_GAP = r"(?:(?![未没不待需应请可若尚]|建议|[0-9一二两三四五六七八九十]\s*天).){0,16}?"
+"""Between 已 and what was done. 已打开 3 天, 需处理: nothing was."""
+_EN_DID = (
+    r"(?:created|sent|assigned|scheduled|contacted|notified|closed|escalated|refunded|called|phoned"
+    r"|e-?mailed|informed|alerted|resolved|submitted|arranged|recorded|forwarded|dispatched|filed"
+    r"|booked|issued|reminded|messaged|credited|fixed|handled|queued|spoken?|dealt"
+    r"|(?:set|followed)\s+up|reached\s+out)(?![A-Za-z])"
+)
+_EN_DO = (
+    r"(?:create|send|assign|schedule|contact|notify|close|escalate|refund|call|phone|e-?mail|inform"
+    r"|alert|resolve|submit|arrange|reach\s+out|follow\s+up|message|remind|handle|visit|set\s+up)(?![A-Za-z])"
+)
+_SOON = r"(?:(?:already|now|just|successfully|also|since|then|soon|shortly|be|been|being|all)\s+)*"
+_DONE = re.compile(
+    rf"(?:已|刚刚|成功|正在){_ZH_GAP}{_ZH_DO}|{_ZH_DO}(?:[完好到过]|成功)?了(?!解)|{_ZH_DO}(?:成功|完毕)(?!后)"
+    r"|[打发做建开]了[^,;。]{0,6}(?:电话|邮件|短信|消息|回访|任务|工单)|我们?\s*(?:已|会|将|正在|马上|这就)"
+    rf"|(?:\b(?:has|have|had|was|were|is|are|been|being|got|I|we)|'s|'ve)\s+{_SOON}{_EN_DID}"
+    rf"|(?:^|[:,]|\b(?:and|then|task|follow-?up|team|support|agent|manager|success|they))\s*{_SOON}{_EN_DID}"
+    r"|\b(?:created|opened|scheduled|sent|raised|filed|assigned)\s+(?:an?|the|one|this)\b",
+    re.IGNORECASE,
+)
+_WILL = re.compile(
+    rf"(?:将会?|(?<![机社不])会(?!员|议)|即将|马上|稍后){_ZH_GAP}{_ZH_DO}"
+    rf"|(?:\b(?:will|shall|going\s+to)|'ll)\s+{_SOON}(?:{_EN_DO}|{_EN_DID})",
+    re.IGNORECASE,
+)
+_ADVICE = re.compile(
+    r"建议|应|需|可|请|必须|如|若|否则|\b(?:should|recommend|suggest|if)\b", re.IGNORECASE
+)
+_UNDONE = re.compile(
+    rf"(?P<none>没有?|未能?|尚未|并未)(?:(?![已但而就故]).){{0,8}}?{_ZH_DO}(?:[^,;。]{{0,6}}?(?P<zh_task>任务))?"
+    rf"|(?:无法|不会|不能|无需|不必|不需要?|不用|暂不)(?:(?![已但而就故]).){{0,8}}?{_ZH_DO}"
+    r"|(?:\b(?:no|not|never|nothing|nobody|none|without|cannot)\b(?!\s+only)|n't\b)"
+    rf"(?:(?!\b(?:and|but|so|then|yet)\b)[^:]){{0,40}}?\b(?:{_EN_DID}|{_EN_DO})",
+    re.IGNORECASE,
+)
+_CREATED = re.compile(
+    r"(?:创建|新建|建立|生成|提交)(?:好|成功|完成)?了?[^,;。:]{0,12}?任务"
+    r"|任务[^,;。]{0,12}?(?:创建|新建|建立|生成|提交)(?:好|成功|完成|完毕)?了?"
+    r"|\btask\b[^,;.]{0,40}?\b(?:created|set\s+up|submitted)\b"
+    r"|\b(?:created|set\s+up|submitted)\b[^,;.]{0,30}?\btask\b",
+    re.IGNORECASE,
+)
+_STEP_END = re.compile(r"[;。!?]|\.(?=\s|$)|,(?!\s*(?:并|同时|随后|然后|and\b|then\b))")
+"""`…, and notified the team` goes on with what was said to be done."""
+
+
+def _actions(words: str, record: Record) -> Iterator[str]:
+    """Claims that something was done, or will be: of all actions a run may create a task, no more."""
+    for clause in _STEP_END.split(words):
+        for match in _UNDONE.finditer(clause):
+            denied = (match["none"] and match["zh_task"]) or re.search(r"\btask\b.*ed\b", match[0])
+            if denied and (record.created or record.unknown):
+                yield f"'{match[0].strip()[:60]}' denies an action of the record"
+        told = _UNDONE.sub(" ", clause)
+        if record.created:
+            told = _CREATED.sub(" ", told)
+        claims = [match[0] for match in _DONE.finditer(told)]
+        claims += [m[0] for m in _WILL.finditer(told) if not _ADVICE.search(told[: m.start()])]
+        for claim in claims:
+            yield f"'{claim.strip()[:60]}' claims an action that is not in the record"
+
+
+# --- the verdict ---
+
+_FOLLOW = r"(?:跟进(?!任务)|介入|回访|人工联系|联系(?:该?客户|用户))"
+_FOLLOW_UP = r"follow(?:ed|ing)?[ -]?ups?\b(?!\s+tasks?)"
+_FAR = r"[^.,;!?]{0,40}?\b"
+_ANSWERED = re.compile(
+    r"(?:跟进[^,;。]{0,4}|follow[ -]?up(?:\s+(?:is\s+)?(?:needed|required))?)\s*[:?]\s*"
+    r"(?:(?P<yes>是的?|需要|yes)|否|[不无](?:需要?)?|no)\s*(?=$|[,;.。!?()])",
+    re.IGNORECASE,
+)
+_UNSAID = re.compile(
+    r"(?:是否|要不要|需不需要|(?<!例)如(?![下此上图何])|若(?!干)|假如|一旦)[^,;。!?:]*"
+    r"|\b(?:whether|if|unless)\b[^,;.!?:]*",
+    re.IGNORECASE,
+)
+"""Questions and conditions say neither."""
+_NOT_NEEDED = re.compile(
+    r"(?:不(?:太|再)?(?:需要?|必|用|建议|应当?|应该|值得|列[为入]|纳入)|无(?:需|须|必要)|没有?(?:什么)?必要|暂[不缓])"
+    rf"(?:(?![并而但且]|建议|需|应)[^,;。!?]){{0,14}}?{_FOLLOW}"
+    rf"|不(?:再|重点|予)?{_FOLLOW}(?![就会将则可的])|没有?[^,;。!?]{{0,6}}?{_FOLLOW}的?(?:必要|需[要求])"
+    r"|\b(?:no|without)\s+(?:(?:priority|immediate|urgent|manual|further|special|additional|need|reason"
+    rf"|for|to|any|a)\s+)*{_FOLLOW_UP}|{_FOLLOW_UP}\s+(?:is|seems)\s+un(?:need|necess|warrant)"
+    r"|(?:\bnot|n't|\bno\s+longer)\s+(?:\w+\s+){0,2}?(?:(?:need|require|warrant|merit|justify|recommend)\w*"
+    rf"\s+(?:\w+\s+){{0,4}}?|(?:be|get)\s+){_FOLLOW_UP}"
+    rf"|{_FOLLOW_UP}\s+(?:\w+n't|(?:\w+\s+)?not)\s+(?:\w+\s+)?(?:need|requir|necess|warrant)"
+    r"|\bno\s+(?:person|human|one)\s+is\s+needed",
+    re.IGNORECASE,
+)
+_NEEDED = re.compile(
+    r"(?:需要?|建议|(?<![响相反对适])应|必须|务必|值得|有必要|要重点|要|尽快|优先|立即|安排|请|推荐|列[为入]|纳入|结论|判断)"
+    rf"[^,;。!?]{{0,14}}?{_FOLLOW}"
+    r"|\b(?:needs?|requires?|warrants?|merits?|deserves?|should|must|recommend\w*|advis\w+|suggest\w*)\b"
+    rf"{_FAR}{_FOLLOW_UP}|{_FOLLOW_UP}\s+(?:(?:is|seems)\s+)?(?:\w+\s+)?(?:need|requir|necess|warrant|recommend)"
+    r"|\bshould\s+be\s+(?:called|contacted)\b|\bhave\s+a\s+person\s+call\b"
+    r"|\bplease\s+follow\b|\bfollow[ -]up\s+(?:with|on|today|now|soon)\b",
+    re.IGNORECASE,
+)
+_UNDETERMINED = re.compile(
+    r"不足以(?:判断|说明|确定)|[无不难][法能以](?:判断|确定)|未作判断|undetermined|inconclusive"
+    r"|(?:can(?:not|'t)|unable\s+to|not\s+(?:enough|sufficient)\s+to|insufficient\s+to)\s+(?:be\s+)?"
+    r"(?:judge|determine|tell|say|decide)|(?:not\s+enough|insufficient)\s+(?:data|evidence|information)",
+    re.IGNORECASE,
+)
+_LEVEL = re.compile(
+    r"优先级别?\s*(?:被?[评定判]定?为|应?[为是]|:)?\s*(?P<a>最高|极高|[高中低无]|紧急)"
+    r"|(?P<zh_not>不是|非)?(?P<b>[高中低])(?:优先级|危)(?!的?(?:未\w\w)?的?工单)"
+    r"|(?P<en_not>\bnot\s+(?:an?\s+)?)?\b(?P<c>high(?:est)?|top|medium|low(?:est)?|critical)[ -]priority\b"
+    rf"(?!\s+(?:\w+\s+)?{_TICKET})"
+    r"|\bpriority(?:\s+(?:level|is|of|as|at))*\s*[:=]?\s*(?P<d>high|medium|low|none|critical|urgent)\b",
+    re.IGNORECASE,
+)
+_LEVELS = {"最": "high", "极": "high", "高": "high", "中": "medium", "低": "low", "无": "none"}
+_LEVELS |= {"hi": "high", "to": "high", "me": "medium", "lo": "low", "no": "none"}
+
+
+def _stance(words: str, verdict: Verdict | None) -> tuple[bool | None, list[str]]:
+    """Whether the draft says that follow-up is needed, and how that contradicts the verdict."""
+    said = {bool(match["yes"]) for match in _ANSWERED.finditer(words)}
+    left = _UNSAID.sub(" ", _ANSWERED.sub(" ", words))
+    said |= {False} if _NOT_NEEDED.search(left) else set()
+    said |= {True} if _NEEDED.search(_NOT_NEEDED.sub(" ", left)) else set()
+    known = verdict["needs_followup"] if verdict else None
+    if len(said) == 2:
+        return None, ["it says both that follow-up is needed and that it is not"]
+    if not said:
+        undetermined = known is not None and _UNDETERMINED.search(words)
+        return None, [
+            "it leaves open what the verdict says: contradicts it"
+        ] if undetermined else []
+    (needs,) = said
+    if needs == known:
+        return needs, []
+    says = "is" if needs else "is not"
+    return needs, [f"that follow-up {says} needed contradicts the verdict ({known})"]
+
+
+def _priorities(words: str, verdict: Verdict | None) -> Iterator[str]:
+    known = verdict["priority"] if verdict else None
+    for match in _LEVEL.finditer(words):
+        word = next(match[name] for name in "abcd" if match[name]).lower()
+        level = _LEVELS.get(word[:1]) or _LEVELS.get(word[:2]) or word
+        denied = bool(match["zh_not"] or match["en_not"])
+        if (level == known) == denied:
+            yield f"priority '{match[0].strip()}' contradicts the verdict ({known})"

@@ -260,11 +260,20 @@ def tools(as_json: Json = False, home: Home = None) -> int:
 
 
 @app.command()
-def doctor(as_json: Json = False, home: Home = None) -> int:
+def doctor(
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe", help="Try the configured model out: seven small requests to its server."
+        ),
+    ] = False,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
     """Check the installation: each setting, where it came from, and what is wrong with it."""
     from followup_agent.cli import doctor as checks
 
-    return checks.doctor(as_json=as_json, home=home)
+    return checks.doctor(probe=probe, as_json=as_json, home=home)
 
 
 @app.command()

@@ -4,25 +4,37 @@ import os
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dotenv import dotenv_values
 
 from followup_agent.cli.output import console, print_json
 from followup_agent.cli.start import OK, USAGE
 from followup_agent.customers.database import CustomerDatabase
+from followup_agent.graph.context import utc_now
+from followup_agent.planners.methods import Methods
+from followup_agent.planners.usage import load_prices
 from followup_agent.runs.database import RunsDatabase, runs_url
 from followup_agent.service.errors import ConfigurationError
 from followup_agent.service.home import make_home
 from followup_agent.service.settings import PREFIX, Settings, load_settings
+from followup_agent.service.wiring import choose_planner, endpoint_name, make_chat, uses_model
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from followup_agent.planners.probe import Probe
 
 SECRETS = ("OPENAI_API_KEY", "LANGSMITH_API_KEY")
 FOREIGN = ("OPENAI_BASE_URL", *SECRETS)
 """Settings of the libraries that change what the agent does."""
 
 
-def doctor(*, as_json: bool, home: Path | None) -> int:
-    """Print settings and checks; exit 2 when something is wrong."""
+def doctor(*, probe: bool, as_json: bool, home: Path | None) -> int:
+    """Print settings and checks; exit 2 when something is wrong.
+
+    `probe` sends the configured model seven small requests, and remembers the output method.
+    """
     dotenv = _dotenv()
     given: dict[str, Any] = {"home": home} if home is not None else {}
     try:
@@ -35,8 +47,12 @@ def doctor(*, as_json: bool, home: Path | None) -> int:
     problems += _unknown_names(dotenv)
     checks = [] if settings is None else _checks(settings)
     problems += [check["message"] for check in checks if not check["ok"]]
+    found = _probe(settings, problems) if probe and settings is not None else None
     if as_json:
-        print_json({"ok": not problems, "settings": rows, "checks": checks, "problems": problems})
+        document = {"ok": not problems, "settings": rows, "checks": checks, "problems": problems}
+        if probe:
+            document["probe"] = found.model_dump(mode="json") if found else None
+        print_json(document)
         return USAGE if problems else OK
     out = console()
     out.print(f"Python {sys.version.split()[0]}")
@@ -46,6 +62,8 @@ def doctor(*, as_json: bool, home: Path | None) -> int:
         )
     for check in checks:
         out.print(f"{'ok ' if check['ok'] else 'BAD'}  {check['name']}: {check['message']}")
+    if found is not None:
+        _print_probe(out, found)
     for problem in problems:
         out.print(f"problem: {problem}", style="red")
     return USAGE if problems else OK
@@ -112,6 +130,50 @@ def _unknown_names(dotenv: dict[str, str | None]) -> list[str]:
     ]
 
 
+def _probe(settings: Settings, problems: list[str]) -> "Probe | None":
+    """What the configured model is found to do; None, and a problem, when none is."""
+    if not uses_model(settings):
+        problems.append(
+            f"there is no model to probe: set OPENAI_API_KEY or OPENAI_BASE_URL, and {PREFIX}MODEL"
+        )
+        return None
+    import asyncio
+
+    from followup_agent.planners.forms import Forms
+    from followup_agent.planners.probe import Probe, probe
+    from followup_agent.tools import BUILT_IN
+    from followup_agent.tools.registry import ToolRegistry
+
+    async def run() -> Probe:
+        chat = make_chat(settings)
+        try:
+            return await probe(chat, Forms(ToolRegistry(BUILT_IN)))
+        finally:
+            await chat.aclose()
+
+    found = asyncio.run(run())
+    if found.advised_method is None:
+        problems.append(f"{found.endpoint} gave no usable decision by any output method")
+    elif settings.output_method == "auto":
+        Methods("auto", found.endpoint, settings.home, utc_now).remember(found.advised_method)
+    return found
+
+
+def _print_probe(out: "Console", found: "Probe") -> None:
+    out.print(f"\n{found.endpoint}", style="bold")
+    for one in found.methods:
+        out.print(
+            f"{one.method:<17} {one.result:<11} {one.milliseconds:>6} ms  {one.detail}",
+            soft_wrap=True,
+        )
+    if found.advised_method is None:
+        return
+    out.print(f"{found.right} of {found.rounds} made-up rounds were decided sensibly")
+    out.print(
+        f"advised: {PREFIX}OUTPUT_METHOD={found.advised_method} {PREFIX}GUIDANCE={found.advised_guidance}"
+    )
+
+
 def _checks(settings: Settings) -> list[dict[str, Any]]:
     def home() -> str:
         make_home(settings.home)
@@ -130,11 +192,13 @@ def _checks(settings: Settings) -> list[dict[str, Any]]:
             return f"{database.name} can be used"
 
     def planner() -> str:
-        if settings.planner == "llm" or (settings.planner == "auto" and settings.model_configured):
-            raise ConfigurationError(
-                f"this version has no model planner yet: set {PREFIX}PLANNER=rules"
-            )
-        return "the built-in rules decide"
+        chosen = choose_planner(settings).removeprefix("planner: ")
+        if not uses_model(settings):
+            return chosen
+        load_prices(settings.prices)
+        key = endpoint_name(settings)
+        known = Methods(settings.output_method, key, settings.home, utc_now).known
+        return f"{chosen}; output method: {known or 'found out by the first request'}"
 
     results = []
     for check in (home, customers, runs, planner):

@@ -15,7 +15,7 @@ server makes of a schema, the reply is read as strictly (`planners/reading.py`).
 import json
 import re
 from collections.abc import Collection, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from followup_agent.goals.limits import OutputMethod
@@ -26,6 +26,10 @@ from followup_agent.tools.registry import ToolRegistry
 ASK, FINISH = "ask_user", "finish"
 Offer = frozenset[str]
 """The tools, `ask_user` and `finish` that may be chosen in a round."""
+
+KEPT_REQUESTS = 256
+"""Ready-made requests that are kept: one for each method, and for narrow guidance one for each
+customer and stage of those under way."""
 
 _KEPT = frozenset(
     {"type", "enum", "const", "description", "minimum", "maximum", "exclusiveMinimum"}
@@ -50,23 +54,28 @@ class Forms:
         self.registry = registry
         self.all: Offer = frozenset({*registry.names(), ASK, FINISH})
         self._args = {tool.name: closed(tool) for tool in registry}
-        self._requests: dict[tuple[OutputMethod, Offer], dict[str, Any]] = {}
+        self._made = lru_cache(maxsize=KEPT_REQUESTS)(self._make)
 
-    def request(self, method: OutputMethod, offer: Offer | None = None) -> dict[str, Any]:
-        """What goes into a request beside its messages, ready-made; not to be changed."""
-        key = (method, self.all if offer is None else offer)
-        if key not in self._requests:
-            self._requests[key] = self._make(*key)
-        return self._requests[key]
+    def request(
+        self, method: OutputMethod, offer: Offer | None = None, subject: str | None = None
+    ) -> dict[str, Any]:
+        """What goes into a request beside its messages, ready-made; not to be changed.
 
-    def _make(self, method: OutputMethod, offer: Offer) -> dict[str, Any]:
+        With an offer (narrow guidance) only that is in it, and `subject` is the one customer id
+        that its tools take.
+        """
+        if offer is None:
+            return self._made(method, self.all, None)
+        return self._made(method, offer, subject)
+
+    def _make(self, method: OutputMethod, offer: Offer, subject: str | None) -> dict[str, Any]:
         match method:
             case "json_schema":
-                form = {"name": "decision", "strict": True, "schema": self.schema(offer)}
+                form = {"name": "decision", "strict": True, "schema": self.schema(offer, subject)}
                 return {"response_format": {"type": "json_schema", "json_schema": form}}
             case "function_calling":
                 return {
-                    "tools": self.functions(offer),
+                    "tools": self.functions(offer, subject),
                     "tool_choice": "required",
                     "parallel_tool_calls": False,
                 }
@@ -75,32 +84,41 @@ class Forms:
             case "prompt":
                 return {}
 
-    def schema(self, offer: Offer) -> dict[str, Any]:
-        """The one object of `json_schema`: `{"decision": …}`, any form on offer."""
-        return _object({"decision": {"anyOf": [form for _, form in self._decisions(offer)]}})
+    def _args_of(self, tool: ToolDefinition, subject: str | None) -> dict[str, Any]:
+        """The arguments' schema; with a subject, that customer is the only one it takes."""
+        args = self._args[tool.name]
+        if subject is None or tool.subject_arg not in args["properties"]:
+            return args
+        only = {"type": "string", "enum": [subject]}
+        return {**args, "properties": {**args["properties"], tool.subject_arg: only}}
 
-    def _decisions(self, offer: Offer) -> list[tuple[str, dict[str, Any]]]:
+    def schema(self, offer: Offer, subject: str | None = None) -> dict[str, Any]:
+        """The one object of `json_schema`: `{"decision": …}`, any form on offer."""
+        forms = self._decisions(offer, subject)
+        return _object({"decision": {"anyOf": [form for _, form in forms]}})
+
+    def _decisions(self, offer: Offer, subject: str | None) -> list[tuple[str, dict[str, Any]]]:
         forms = [
             (
-                name,
+                tool.name,
                 _object(
                     {
                         "type": {"type": "string", "enum": ["tool"]},
-                        "tool_name": {"type": "string", "enum": [name]},
-                        "args": args,
+                        "tool_name": {"type": "string", "enum": [tool.name]},
+                        "args": self._args_of(tool, subject),
                         "reason": _TEXT,
                         "expected_outcome": _TEXT,
                     }
                 ),
             )
-            for name, args in self._args.items()
+            for tool in self.registry
         ]
         ask = {"type": {"type": "string", "enum": [ASK]}, "question": _TEXT, "reason": _TEXT}
         end = {"type": {"type": "string", "enum": [FINISH]}, "answer_draft": _TEXT, "reason": _TEXT}
         forms += [(ASK, _object(ask)), (FINISH, _object(end))]
         return [(name, form) for name, form in forms if name in offer]
 
-    def functions(self, offer: Offer) -> list[dict[str, Any]]:
+    def functions(self, offer: Offer, subject: str | None = None) -> list[dict[str, Any]]:
         """The functions of `function_calling`.
 
         A tool's own argument `reason` is the decision's reason as well: it stands there once.
@@ -109,7 +127,7 @@ class Forms:
             _function(
                 tool.name,
                 tool.description,
-                {"reason": _REASON, **self._args[tool.name]["properties"]}
+                {"reason": _REASON, **self._args_of(tool, subject)["properties"]}
                 | {"expected_outcome": _EXPECTED},
             )
             for tool in self.registry

@@ -67,8 +67,8 @@ class ModelPlanner:
         """Ask `chat`, by `methods`, for one of `forms`."""
         self.chat = chat
         self.methods = methods
-        self._forms = forms
-        self._prompts = prompts
+        self.forms = forms
+        self.prompts = prompts
         self._policy = policy
         self._guidance = guidance
         self._monotonic = monotonic
@@ -81,7 +81,7 @@ class ModelPlanner:
     @cached_property
     def prompt_hash(self) -> str:
         """Of the static prompts of both languages: 12 hex digits of SHA-256."""
-        texts = [self._prompts.instructions(language, "prompt") for language in ("zh", "en")]
+        texts = [self.prompts.instructions(language, "prompt") for language in ("zh", "en")]
         return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:12]
 
     async def decide(self, state: AgentState) -> Planned:
@@ -90,7 +90,7 @@ class ModelPlanner:
 
     def offer(self, state: AgentState) -> Offer | None:
         """What is open in this round; None: everything."""
-        return None if self._guidance == "free" else offer_of(state, self._forms, self._policy)
+        return None if self._guidance == "free" else offer_of(state, self.forms, self._policy)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""
@@ -123,14 +123,16 @@ class _Step:
         self._usage: Usage = NO_USAGE
         self._requests = 0
         self._offer = planner.offer(state)
+        subjects = state["parsed_goal"]["subjects"]
+        self._subject = subjects[0] if len(subjects) == 1 else None
         self._repaired = False
 
     async def run(self) -> Planned:
-        state, prompts = self._state, self._planner._prompts
+        state, prompts = self._state, self._planner.prompts
         handed_back = False
         try:
             read = await self._decision(self._first_prompt)
-            missing = left_out(state, self._planner._forms.registry.names(), self._planner._policy)
+            missing = left_out(state, self._planner.forms.registry.names(), self._planner._policy)
             early = read.decision["type"] == FINISH and bool(missing)
             if early and not state["counters"]["handed_back"]:
                 handed_back = True
@@ -149,7 +151,7 @@ class _Step:
         trace: dict[str, Any] = {
             "model": self._planner.name,
             "method": method,
-            "promptHash": self._planner._prompts.hash(self._state["language"], method),
+            "promptHash": self._planner.prompts.hash(self._state["language"], method),
             "requests": self._requests,
             "repaired": self._repaired,
             "handedBack": handed_back,
@@ -165,7 +167,7 @@ class _Step:
     def _first_prompt(self, method: OutputMethod) -> Prompt:
         state = self._state
         unusable = state["counters"]["invalid_decisions"] and state["last_error"]
-        return self._planner._prompts.make(
+        return self._planner.prompts.make(
             state,
             method,
             offer=self._offer,
@@ -188,12 +190,12 @@ class _Step:
                     continue
                 raise _Failed(self._not_answered(error)) from error
             try:
-                decision = read_reply(answer.reply, method, planner._forms, self._offer)
+                decision = read_reply(answer.reply, method, planner.forms, self._offer)
             except Misread as error:
                 if self._repaired or error.fault == "content_filter":
                     raise _Failed(_misread(error, answer)) from error
                 self._repaired = True
-                prompt = planner._prompts.repair(
+                prompt = planner.prompts.repair(
                     prompt, method, answer.reply.shown, language, str(error)
                 )
                 longest *= 2 if error.fault == "cut_off" else 1  # never the same limit again
@@ -216,7 +218,7 @@ class _Step:
         try:
             answer = await self._planner.chat.ask(
                 prompt.messages,
-                self._planner._forms.request(method, self._offer),
+                self._planner.forms.request(method, self._offer, self._subject),
                 tokens=prompt.tokens,
                 within_s=self._left_s(),
                 max_output_tokens=longest,

@@ -182,15 +182,19 @@ def make_planner(
 
     forms = Forms(registry)
     chat = make_chat(settings)
-    endpoint = chat.endpoint
     return ModelPlanner(
         chat,
         forms,
         PromptMaker(forms, ids, settings.zone, max_tokens=settings.max_prompt_tokens),
-        Methods(settings.output_method, endpoint.shown, settings.home, clock),
+        Methods(settings.output_method, endpoint_name(settings), settings.home, clock),
         policy,
         guidance=settings.guidance,
     )
+
+
+def endpoint_name(settings: Settings) -> str:
+    """The model and where it is, as its output method is remembered under."""
+    return f"{settings.model} at {openai_value('BASE_URL') or 'https://api.openai.com/v1'}"
 
 
 def make_chat(settings: Settings) -> "Chat":

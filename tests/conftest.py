@@ -38,6 +38,14 @@ def postgres() -> Iterator[PostgresServer]:
     server.remove()
 
 
+@pytest.fixture(scope="session")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CustomerDatabase]:
+    """The three known customers, as of the tests' clock: for what writes nothing."""
+    database = fill(tmp_path_factory.mktemp("company") / "customers.db")
+    yield database
+    database.close()
+
+
 @pytest.fixture
 def own_company(tmp_path: Path) -> Iterator[CustomerDatabase]:
     """The known customers, to be written to."""
