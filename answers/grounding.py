@@ -244,7 +244,7 @@ _WORDS_FOR = {
         rf"{_TICKET}|oldest|open(?=\s*$|\s*:|\s+(?:or|and)\b)",
     ),
     "tasks": (r"任务", r"tasks?"),
-    "paid_orders": (r"(?:付费|支付|付款)(?:的?订单)?", r"paid(?:\s+orders?)?|pay(?:s|ing|ments?)?"),
+    "paid_orders": (r"(?:付[过了]?费|支付|付款)(?:的?订单)?", r"paid(?:\s+orders?)?|pay(?:s|ing|ments?)?"),
     "orders": (r"订单|下单|购买", r"order(?:s|ed|ing)?|purchase[sd]?|placed"),
     "logins": (r"登[录陆]", r"log(?:s|ged|ging)?[ -]?ins?|sign(?:s|ed|ing)?[ -]?ins?"),
     "activity": (r"活跃|使用", r"(?:in)?activ(?:e|ity)|usage"),
@@ -263,7 +263,7 @@ _ATTACHED = re.compile(
     re.IGNORECASE,
 )
 _AFTER_DAYS = re.compile(
-    r"\s*(?:(?:[前内里之来未不无都均仍曾才过的]|以来|没有?|有过|最[后近]|上?一次"
+    r"\s*(?:(?:[前内里之来未不无都均仍曾才刚过的]|以来|没有?|有过|最[后近]|上?一次"
     r"|(?:ago|since|without|for|the|its|their|last|latest|most|recent|any|an?|of|no|not|in|was|has"
     rf"|had|have|been|after|from|on)(?![A-Za-z]))\s*){{0,6}}(?:{_KIND})",
     re.IGNORECASE,
@@ -275,11 +275,11 @@ _SINCE = {
 }  # fmt: skip
 """What days are about, by the word beside them."""
 _WINDOW = re.compile(
-    r"(?:[近前这的]|过去|截至|(?<![A-Za-z])(?:last|past|previous|recent|the|this|within)"
+    r"(?:[近前这]|过去|截至\s*的?|(?<![A-Za-z])(?:last|past|previous|recent|the|this|within)"
     r"|\b(?:no|not|without|never)\b.{0,30}\b(?:in|for))\s*$",
     re.IGNORECASE,
 )
-_IN_WINDOW = re.compile(r"-|\s*[^\W\d_]{1,4}(?:[内里中]|\s*(?:[没未无不]))")
+_IN_WINDOW = re.compile(r"\s*(?:之?内|[里中]|以?来|(?!前)\w{0,2}?[没未无不])")
 """近 7 天, 7 天内, 7 天没有, a 7-day window: looked back over."""
 _ALSO = re.compile(r"[且并但和]|\b(?:and|but|so|with)\b", re.IGNORECASE)
 _AGO = re.compile(r"\s*(?:之?前|以前|ago|since|without|of\s+inactiv)")
@@ -311,11 +311,8 @@ _ZH = "".join([*_ZH_DIGITS, *_ZH_UNITS])
 _EN_ONES = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 _EN_ONES += " fifteen sixteen seventeen eighteen nineteen"
 _EN_TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-_EN_WORDS = {word: value for value, word in enumerate(_EN_ONES.split())} | {
-    "twice": 2,
-    "a": 1,
-    "an": 1,
-}
+_EN_WORDS = {"twice": 2, "a": 1, "an": 1}
+_EN_WORDS |= {word: value for value, word in enumerate(_EN_ONES.split())}
 _EN_WORDS |= {word: value * 10 for value, word in enumerate(_EN_TENS.split(), start=2)}
 _EN_UNITS = {"dozen": 12, "hundred": 100, "thousand": 1000}
 _EN = rf"(?:{'|'.join(word for word in [*_EN_WORDS, *_EN_UNITS] if len(word) > 2)})(?![A-Za-z])"
@@ -329,6 +326,14 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 """A Chinese numeral counts only before a measure word; 周三 and 第三 count nothing."""
+_DID = r"(?:活跃|登[录陆]|付[过了]?费|付款|下单|active|activity|logged\s+in|login|paid|payment|ordered)"
+_DAY_WORD = r"今[天日]|昨[天日]|前天|today|yesterday"
+_DID_TODAY = re.compile(
+    rf"(?P<did>{_DID}[过了]?\s*(?:[是在为于]|(?:was|is|just|again)(?![A-Za-z]))?\s*)(?P<on>{_DAY_WORD})"
+    rf"|(?P<day>{_DAY_WORD})(?=\s*[刚才还也又曾已有]{{0,3}}{_DID})",
+    re.IGNORECASE,
+)
+"""今天刚活跃过, last paid yesterday: 0 and 1 days ago."""
 _OUT_OF_100 = re.compile(r"(?<=[0-9])\s*(?:/|out\s+of)\s*100(?![0-9.%])")
 _OF_DAYS = re.compile(r"\s*of\s+(?:the\s+)?(?:last|past)\s*")
 """Active on 3 of the last 7 days."""
@@ -347,23 +352,29 @@ _FACT_KINDS = {
 def _counts(clause: str) -> Iterator[Count]:
     """The numbers of a clause, each with what it counts: the word attached to it, else the nearest
     before it, else the first after it. A bare 一 or `one` counts only what it is attached to."""
-    clause = _OUT_OF_100.sub(" ", clause)
+    clause = _DID_TODAY.sub(_days_ago, _OUT_OF_100.sub(" ", clause))
     found = list(_NUMBER.finditer(clause))
     ends = [*(match.start() for match in found[1:]), len(clause)]
     for match, end in zip(found, ends, strict=False):
         left, right = clause[: match.start()][-40:], clause[match.end() : end][:40]
         unit, attached = _UNIT.match(right), _ATTACHED.match(right)
-        if match[0].lower() in ("一", "one"):
-            part = (
-                attached
-                and re.match(r"\s*of\b", attached[0])
-                and _name(attached) != "urgent tickets"
-            )
-            counted = unit or (attached and not part and _name(attached) in _NONE_FACTS)
-            if _NO_COUNT.search(left) or not counted:
-                continue
+        if match[0].lower() in ("一", "one") and not _counts_one(left, unit, attached):
+            continue
         kind, about, factor = _kind(left, right, unit, attached)
         yield Count(_value(match) * factor, kind, about, match[0].strip()[:30])
+
+
+def _days_ago(match: re.Match[str]) -> str:
+    days = {"今": 0, "t": 0, "昨": 1, "y": 1, "前": 2}
+    return f"{match['did'] or ''}{days[(match['on'] or match['day'])[0].lower()]} 天前 "
+
+
+def _counts_one(left: str, unit: re.Match[str] | None, attached: re.Match[str] | None) -> bool:
+    """一个紧急工单, one day; not 一次回访, 最近一次付费, one of the tickets."""
+    if _NO_COUNT.search(left) or attached is None:
+        return unit is not None and not _NO_COUNT.search(left)
+    some_of = re.match(r"\s*of\b", attached[0]) and _name(attached) != "urgent tickets"
+    return unit is not None or (_name(attached) in _NONE_FACTS and not some_of)
 
 
 def _kind(
@@ -382,7 +393,7 @@ def _kind(
         about = _SINCE.get(_name(near), "") if near else ""
         if re.search("活跃|active", unit[0], re.IGNORECASE):
             about = "active"
-        elif _WINDOW.search(left) or _IN_WINDOW.match(unit[0] + rest):
+        elif _WINDOW.search(left) or _IN_WINDOW.match(rest) or "-" in unit[0]:
             about = "window"
         elif about == "active" and (_AGO_BEFORE.search(left) or _AGO.match(rest)):
             about = "last activity"
@@ -525,32 +536,36 @@ _NONE_FACTS = {
 
 
 def _wrong_counts(reading: Reading, record: Record) -> Iterator[str]:
+    """What is said of how many there are, and the record does not have."""
     for clause, counts in reading.counts:
         for count in counts:
             if not any(_agree(count, known) for known in record.counts):
                 what = ", ".join(part for part in count[1:3] if part) or "of nothing named"
                 yield f"number {count.text} ({what}) is not in the evidence"
         days = max((count.value for count in counts if count.kind == "days"), default=None)
-        denied: set[str] = set()
+        denied = []
         for match in (m for pattern in _NOTHING for m in pattern.finditer(clause)):
             never = bool(match.groupdict().get("never"))
-            for kind in map(_name, _KINDS.finditer(match["things"])):
-                denied.add(kind)
-                if kind in _NONE_FACTS and not _is_none(kind, never, days, record.facts):
+            denied += (kinds := _kinds_of(match))
+            for kind in kinds:
+                if not _is_none(kind, never, days, record.facts):
                     yield f"'{match[0].strip()[:60]}' (no {kind}) is not what the facts say"
         for match in _SOMETHING.finditer(clause):
-            for kind in map(_name, _KINDS.finditer(match["things"])):
+            least = 2 if match["many"] else 1
+            for kind in _kinds_of(match):
                 asked = kind.endswith("tickets") and kind not in denied
-                known = number(record.facts, _NONE_FACTS[kind][0]) if asked else None
-                if asked and (known or 0) < (2 if match["many"] else 1):
+                if asked and (number(record.facts, _NONE_FACTS[kind][0]) or 0) < least:
                     yield f"'{match[0].strip()[:60]}' ({kind}) is not what the facts say"
+
+
+def _kinds_of(match: re.Match[str]) -> list[str]:
+    """The things that are said to be there, or not, as far as facts can say so."""
+    return [kind for kind in map(_name, _KINDS.finditer(match["things"])) if kind in _NONE_FACTS]
 
 
 def _agree(count: Count, known: Count) -> bool:
     """The same number of the same thing; what is of no kind may be any."""
-    about = (
-        count.about == known.about or "" in (count.about, known.about) or count.about == "window"
-    )
+    about = count.about in (known.about, "", "window") or not known.about
     return count.value == known.value and (not count.kind or (count.kind == known.kind and about))
 
 
@@ -703,10 +718,8 @@ def _stance(words: str, verdict: Verdict | None) -> tuple[bool | None, list[str]
     if len(said) == 2:
         return None, ["it says both that follow-up is needed and that it is not"]
     if not said:
-        undetermined = known is not None and _UNDETERMINED.search(words)
-        return None, [
-            "it leaves open what the verdict says: contradicts it"
-        ] if undetermined else []
+        left_open = known is not None and _UNDETERMINED.search(words)
+        return None, ["that it cannot be judged contradicts the verdict"] if left_open else []
     (needs,) = said
     if needs == known:
         return needs, []

@@ -25,9 +25,13 @@ from followup_agent.evals.report import (
 from followup_agent.evals.running import run_cases
 from followup_agent.evals.states import planner_only, read_states, record, write_states
 from followup_agent.evals.subject import Subject
+from followup_agent.goals.ids import IdPattern
+from followup_agent.judgement.policy import load_policy
 from followup_agent.service.errors import InvalidOption, UsageError
 from followup_agent.service.settings import load_settings
-from followup_agent.service.wiring import choose_planner
+from followup_agent.service.wiring import choose_planner, make_planner
+from followup_agent.tools import BUILT_IN
+from followup_agent.tools.registry import ToolRegistry
 
 imports_done()
 
@@ -141,9 +145,13 @@ def _progress() -> Progress:
 
 def _subject(planner: str | None, model: str | None) -> Subject:
     """What is to be judged. A model is judged only when it is asked for, and never replaced."""
-    if model is not None or planner not in (None, "rules"):
-        notice(choose_planner(load_settings(planner=planner or "llm", model=model)))
-    return Subject()
+    if model is None and planner in (None, "rules"):
+        return Subject()
+    settings = load_settings(planner=planner or "llm", model=model)
+    notice(choose_planner(settings))
+    registry = ToolRegistry(BUILT_IN)
+    made = make_planner(settings, policy=load_policy(), registry=registry, ids=IdPattern())
+    return Subject(planner=made)
 
 
 def writable(path: Path | None) -> None:

@@ -42,9 +42,12 @@ async def run_cases(
             on_done(episode)
             return episode
 
-        return await asyncio.gather(
-            *(one(case, attempt) for case in cases for attempt in range(1, repeat + 1))
-        )
+        try:
+            return await asyncio.gather(
+                *(one(case, attempt) for case in cases for attempt in range(1, repeat + 1))
+            )
+        finally:
+            await subject.aclose()
 
 
 async def _patiently(run: Callable[[], Awaitable[Episode]], wait: wait_base) -> Episode:

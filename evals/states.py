@@ -10,6 +10,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
 from importlib import resources
 from pathlib import Path
 from typing import Any, cast
@@ -19,8 +20,10 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from followup_agent.evals.cases import Case
 from followup_agent.evals.report import Gates, Rate
 from followup_agent.evals.scorers import score, without_defaults
-from followup_agent.evals.subject import Episode, Subject, crash_of
+from followup_agent.evals.subject import Episode, PlannerBroke, Subject, crash_of
+from followup_agent.goals.ids import learn_pattern
 from followup_agent.judgement.judge import WRITE_TOOL
+from followup_agent.planners import Planned
 from followup_agent.service.errors import InvalidOption
 from followup_agent.state import AgentState, Decision
 from followup_agent.tools.definition import explain
@@ -96,12 +99,18 @@ async def planner_only(states: Sequence[Recorded], subject: Subject, gates: Gate
     """Ask the planner once for each state. Never raises for what it does."""
     failures: list[dict[str, str]] = []
     wrong: Counter[str] = Counter()
-    planners = {one.example_id: subject.planner_for(one.example_id) for one in states}
+    planners = {
+        one.example_id: subject.planner_for(learn_pattern([one.example_id]), UTC) for one in states
+    }
     started = time.perf_counter()
     for one in states:
         try:
-            planner = planners[one.example_id]
-            decision = _DECISION.validate_python(await planner.decide(cast(AgentState, one.state)))
+            planned = await planners[one.example_id].decide(cast(AgentState, one.state))
+            if isinstance(planned, Planned):
+                if planned.failure is not None:
+                    raise planned.failure.cause or PlannerBroke(planned.failure.message)
+                planned = planned.decision or {}
+            decision = _DECISION.validate_python(planned)
             problem = _problem(one, decision)
         except ValidationError as error:
             problem = f"no usable decision: {explain(error)}"
@@ -114,6 +123,7 @@ async def planner_only(states: Sequence[Recorded], subject: Subject, gates: Gate
             wrong[one.wanted] += 1
             failures.append({"case": one.case, "step": str(one.step), "reason": problem})
     seconds = time.perf_counter() - started
+    await subject.aclose()
     totals = Counter(one.wanted for one in states)
     right = Rate.of(len(states) - len(failures), len(states))
     return PlannerReport(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -26,7 +27,7 @@ from followup_agent.customers.load import replace_all
 from followup_agent.customers.tables import followup_tasks
 from followup_agent.evals.cases import Case, Turn
 from followup_agent.evals.worlds import World
-from followup_agent.goals.ids import learn_pattern
+from followup_agent.goals.ids import IdPattern, learn_pattern
 from followup_agent.graph.build import build_graph
 from followup_agent.graph.checkpoints import strict_serializer
 from followup_agent.graph.context import AgentContext, RunOptions
@@ -70,11 +71,18 @@ class Subject:
         """Of the planner."""
         return "rules" if self.planner is None else self.planner.name
 
-    def planner_for(self, example_id: str) -> Planner:
-        """The planner of one run."""
-        if self.planner is not None:
-            return self.planner
-        return RulePlanner(self.policy, [tool.name for tool in self.tools], example_id)
+    def planner_for(self, ids: IdPattern, zone: tzinfo) -> Planner:
+        """The planner of one run, for a company with such ids in this time zone."""
+        if self.planner is None:
+            return RulePlanner(self.policy, [tool.name for tool in self.tools], ids.example)
+        own = getattr(self.planner, "on", None)  # a model is told of both
+        return own(ids, zone) if own is not None else self.planner
+
+    async def aclose(self) -> None:
+        """Close what the planner holds open on this event loop."""
+        aclose = getattr(self.planner, "aclose", None)
+        if aclose is not None:
+            await aclose()
 
 
 class Crash(BaseModel):
@@ -176,6 +184,7 @@ def recorded_state(state: Mapping[str, Any]) -> dict[str, Any]:
     left_out = {"messages", "remaining_steps", "observations"}
     plain = {key: value for key, value in state.items() if key not in left_out}
     plain |= {"session_id": "recorded", "run_id": "recorded"}
+    plain["counters"] = {**state["counters"], "planner_ms": 0}
     plain["tool_history"] = [{**call, "duration_ms": 0} for call in state["tool_history"]]
     text = _OWN_IDS.sub(r"\g<1>0", json.dumps(plain))
     copied: dict[str, Any] = json.loads(text)
@@ -246,7 +255,7 @@ class Bench:
             return episode
         database = CustomerDatabase(f"sqlite:///{path}")
         ids = learn_pattern(world.customers)
-        planner = Observed(subject.planner_for(ids.example), keep_states=keep_states)
+        planner = Observed(subject.planner_for(ids, world.zone), keep_states=keep_states)
         context = AgentContext(
             planner=planner,
             tools=ToolRunner(ToolRegistry(tools), self._log.error),

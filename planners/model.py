@@ -12,10 +12,12 @@ are code, and the same as for the rules.
 import hashlib
 import time
 from collections.abc import Callable
+from datetime import tzinfo
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from followup_agent.answers.conclude import is_answered
+from followup_agent.goals.ids import IdPattern
 from followup_agent.goals.limits import Guidance, OutputMethod
 from followup_agent.graph.routing import budget_spent
 from followup_agent.judgement.judge import SOURCES, WRITE_TOOL
@@ -91,6 +93,18 @@ class ModelPlanner:
     def offer(self, state: AgentState) -> Offer | None:
         """What is open in this round; None: everything."""
         return None if self._guidance == "free" else offer_of(state, self.forms, self._policy)
+
+    def on(self, ids: IdPattern, zone: tzinfo) -> "ModelPlanner":
+        """The same planner for a company with other ids, in another time zone."""
+        return ModelPlanner(
+            self.chat,
+            self.forms,
+            self.prompts.on(ids, zone),
+            self.methods,
+            self._policy,
+            guidance=self._guidance,
+            monotonic=self._monotonic,
+        )
 
     async def aclose(self) -> None:
         """Close the connections of this event loop."""

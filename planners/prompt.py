@@ -139,6 +139,12 @@ class PromptMaker:
         self._max_tokens = max_tokens
         self._static: dict[tuple[Language, OutputMethod], tuple[SystemMessage, int, str]] = {}
 
+    def on(self, ids: IdPattern, zone: tzinfo) -> "PromptMaker":
+        """The same prompts for a company with other ids, in another time zone."""
+        other = PromptMaker(self._forms, ids, zone, max_tokens=self._max_tokens)
+        other._static = self._static  # says nothing of either
+        return other
+
     def hash(self, language: Language, method: OutputMethod) -> str:
         """The first 12 hex digits of SHA-256 over the static part: which prompt it was."""
         return self._static_part(language, method)[2]

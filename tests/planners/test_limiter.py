@@ -66,9 +66,7 @@ def test_many_threads_share_one_budget() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(round(w or 0, 6) for w in waits) == [0.0] * 60 + [
-        float(n) for n in range(1, 61)
-    ]
+    assert sorted(round(w or 0, 6) for w in waits) == [0.0] * 60 + [float(n) for n in range(1, 61)]
 
 
 @given(
