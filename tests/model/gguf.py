@@ -29,7 +29,7 @@ params = xllamacpp.CommonParams()
 params.model.path, params.port = sys.argv[1], int(sys.argv[2])
 params.hostnames = ["127.0.0.1"]
 params.n_ctx, params.n_parallel = 8192, 1
-params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # two lose to any neighbour
+params.cpuparams.n_threads, params.cpuparams_batch.n_threads = 1, 2
 params.use_jinja, params.offline, params.ui = True, True, False
 server = xllamacpp.Server(params)
 time.sleep(3600)

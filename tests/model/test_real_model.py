@@ -20,18 +20,18 @@ from followup_agent.service.run import Run
 pytestmark = [pytest.mark.slow, pytest.mark.model]
 
 MAX_STEPS = 4
-DEADLINE_S = 20.0
 GOALS = [
-    ("帮我判断 user_123 最近是否需要重点跟进", "narrow"),
-    ("最近要不要跟进？", "narrow"),
-    ("请为 user_123 创建一个跟进任务", "narrow"),
-    ("user_404 要跟进吗", "free"),
-    ("Does user_456 need priority follow-up?", "narrow"),
-    ("Does user_123 need priority follow-up?", "free"),
-    ("How many open tickets does user_123 have?", "free"),
-    ("Create a follow-up task for user_123 if it needs one", "free"),
+    ("帮我判断 user_123 最近是否需要重点跟进", "narrow", 25.0),
+    ("最近要不要跟进？", "narrow", 8.0),
+    ("请为 user_123 创建一个跟进任务", "narrow", 8.0),
+    ("user_404 要跟进吗", "free", 8.0),
+    ("Does user_456 need priority follow-up?", "narrow", 25.0),
+    ("Does user_123 need priority follow-up?", "free", 8.0),
+    ("How many open tickets does user_123 have?", "free", 8.0),
+    ("Create a follow-up task for user_123 if it needs one", "free", 8.0),
 ]
-"""Both languages, with and without an id, with a customer nobody knows, with a wish for a write."""
+"""Both languages, with and without an id, with a customer nobody knows, with a wish for a write; and
+the seconds that a run may work: two that get to the end, and six that need not."""
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +52,11 @@ def company(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CustomerDataba
     database.close()
 
 
-@pytest.mark.parametrize(("goal", "guidance"), GOALS)
+@pytest.mark.parametrize(("goal", "guidance", "deadline_s"), GOALS)
 def test_the_guards_hold(
     goal: str,
     guidance: str,
+    deadline_s: float,
     endpoint: str,
     company: CustomerDatabase,
     tmp_path: Path,
@@ -68,14 +69,14 @@ def test_the_guards_hold(
         "model": "small",
         "planner": "llm",
         "guidance": guidance,
-        "max_output_tokens": 120,
+        "max_output_tokens": 80,
     }
     started = time.monotonic()
     with FollowupAgent.open(**options, clock=lambda: NOW) as agent:
-        run = agent.ask(goal, max_steps=MAX_STEPS, deadline_s=DEADLINE_S)
+        run = agent.ask(goal, max_steps=MAX_STEPS, deadline_s=deadline_s)
     seconds = time.monotonic() - started
     _check(run, company)
-    assert seconds < DEADLINE_S + 15  # opening the agent is in it
+    assert seconds < deadline_s + 15  # opening the agent is in it
     tell(f"{guidance:<6} {run.status:<11} {run.stop_reason:<17} {seconds:5.1f} s  {goal}")
 
 
