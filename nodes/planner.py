@@ -56,7 +56,7 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
             "reason": decision["reason"],
         },
         tool={"args": decision["args"]} if decision["type"] == "tool" else None,
-        planner=_traced(planned),
+        planner=_traced(planned) or None,
         state={"status": state["status"]},
     )
     return Update(
@@ -120,7 +120,7 @@ def _unusable(
         "agent.plan.failed",
         decision={"type": "tool", "toolName": failure.tool_name} if failure.tool_name else None,
         error=error,
-        planner={**_traced(planned), "fault": failure.fault},
+        planner={**_traced(planned), "fault": failure.fault} if planned.trace else None,
         state={"status": state["status"]},
     )
     update = Update(

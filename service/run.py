@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from followup_agent.state import (
     Approval,
@@ -36,8 +36,9 @@ class Run(BaseModel):
     answer: str | None
     """Text for the user, in the goal's language; the question while one is open."""
     verdict: Verdict | None
-    model_view: ModelView | None
-    """What a model wrote at the end, and whether the record bears it out; None without a draft."""
+    model_view: ModelView | None = None
+    """What a model wrote at the end, and whether the record bears it out; left out of the JSON where
+    there is no draft."""
     facts: dict[str, dict[str, Fact]]
     evidence: list[Evidence]
     tool_history: list[ToolCallRecord]
@@ -47,6 +48,13 @@ class Run(BaseModel):
     max_steps: int
     last_error: RunError | None
     usage: Usage
+
+    @model_serializer(mode="wrap")
+    def _without_an_empty_view(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = dump(self)
+        if self.model_view is None:
+            document.pop("model_view", None)
+        return document
 
     @classmethod
     def from_state(cls, thread_id: str, state: Mapping[str, Any]) -> Self:

@@ -62,8 +62,8 @@ def test_the_files_it_writes_are_utf8_and_can_be_compared(
     [
         (["run", "--tag", "nothing"], "no case has the tag 'nothing'; the tags are: "),
         (["run", "--case", "nobody"], "there is no case 'nobody'"),
-        (["run", "--planner", "llm"], "no model planner yet"),
-        (["run", "--model", "gpt-x"], "no model planner yet"),
+        (["run", "--planner", "llm"], "no model is configured"),
+        (["run", "--model", "gpt-x"], "OPENAI_API_KEY or OPENAI_BASE_URL"),
         (["run", "--planner", "magic"], "FOLLOWUP_PLANNER"),
         (["run", "--out", "no/such/folder/report.json"], "cannot be written"),
         (["run", "--cases", "no-folder"], "there are no cases"),

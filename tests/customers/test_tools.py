@@ -317,7 +317,10 @@ async def test_5000_tickets_with_long_bodies_are_counted_right_in_a_small_result
     urgent = sum(1 for n in range(5000) if n % 5 and n % 4 == 1)
     assert (facts["open_ticket_count"], facts["urgent_ticket_count"]) == (4000, urgent)
     assert facts["oldest_open_ticket_days"] == 29
-    assert len(result.model_dump_json()) < 1000
+    assert len(result.model_dump_json()) < 4000
+    assert len(result.excerpts) == 5
+    assert all(len(ticket.body) <= 400 for ticket in result.excerpts)
+    assert all(ticket.priority == "urgent" for ticket in result.excerpts)
     for language in ("zh", "en"):
         said = " ".join(draft.summary for draft in TICKETS.evidence(args, result, language))
         assert len(said) < 300

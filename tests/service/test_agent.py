@@ -26,6 +26,7 @@ from followup_agent import (
     ToolCalled,
     UnknownThread,
 )
+from followup_agent.testing.openai_server import OpenAIServer
 
 
 @pytest.fixture
@@ -257,12 +258,48 @@ def test_tools_of_your_own_come_on_top(home: Path) -> None:
 def test_a_configured_model_is_never_replaced_by_rules_without_a_word(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    """It cannot be reached here: that is a failed run."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("FOLLOWUP_MODEL", "some-model")
-    with pytest.raises(ConfigurationError, match="--planner rules"), FollowupAgent.open(home=home):
-        pass
+    monkeypatch.setattr("followup_agent.planners.chat.BACK_OFF_S", 0.0)
+    with FollowupAgent.open(home=home) as agent:
+        run = agent.ask("user_456 有工单吗")
+    assert (run.planner, run.status, run.stop_reason) == ("some-model", "failed", "planner_failed")
+    assert run.last_error is not None
+    assert "cannot be reached" in run.last_error["message"]
     with FollowupAgent.open(home=home, planner="rules") as agent:
         assert agent.ask("user_456 有工单吗").planner == "rules"
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [({}, "FOLLOWUP_MODEL"), ({"FOLLOWUP_MODEL": "m"}, "OPENAI_API_KEY or OPENAI_BASE_URL")],
+)
+def test_a_model_that_is_asked_for_and_not_configured_says_what_is_missing(
+    variables: dict[str, str], said: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with (
+        pytest.raises(ConfigurationError, match=said),
+        FollowupAgent.open(home=home, planner="llm"),
+    ):
+        pass
+
+
+def test_a_budget_in_money_needs_a_price(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+    with (
+        pytest.raises(ConfigurationError, match="FOLLOWUP_PRICES"),
+        FollowupAgent.open(home=home, model="unheard-of", budget_cost=1.0),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("deadline_s", [0, -1, "soon", True, float("nan"), float("inf")])
+def test_a_deadline_is_a_number_of_seconds(deadline_s: Any, home: Path) -> None:
+    with FollowupAgent.open(home=home) as agent, pytest.raises(InvalidOption, match="deadline"):
+        agent.ask("user_456 有工单吗", deadline_s=deadline_s)
 
 
 def test_the_timeline_tells_each_step(home: Path) -> None:
@@ -445,7 +482,16 @@ def test_many_openings_of_a_new_home_at_once_all_succeed(home: Path) -> None:
 def test_a_key_in_dotenv_counts_as_a_configured_model(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / ".env").write_text("OPENAI_API_KEY=sk-x\nFOLLOWUP_MODEL=m\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigurationError, match="--planner rules"), FollowupAgent.open(home=home):
-        pass
+    with OpenAIServer(then={"status": 401, "error": {"message": "no"}}).running() as server:
+        (tmp_path / ".env").write_text(
+            f"OPENAI_API_KEY=sk-x\nOPENAI_BASE_URL={server.url}\nFOLLOWUP_MODEL=m\n",
+            encoding="utf-8",
+        )
+        monkeypatch.chdir(tmp_path)
+        with FollowupAgent.open(home=home) as agent:
+            run = agent.ask("user_456 有工单吗")
+    assert run.planner == "m"
+    assert server.requests[0]["headers"]["authorization"] == "Bearer sk-x"
+    assert run.last_error is not None
+    assert "OPENAI_API_KEY" in run.last_error["message"]
+    assert "sk-x" not in run.model_dump_json()
