@@ -22,6 +22,7 @@ from typing import Any
 
 os.environ["LANGSMITH_TRACING"] = "false"
 
+import model
 import subjects
 
 from followup_agent import FollowupAgent
@@ -41,6 +42,15 @@ def report(name: str, ratios: list[float], limit: float | None = None) -> None:
         if mid > limit:
             failures.append(name)
     print(f"  {name:<66} {low:6.2f} / {mid:6.2f} / {high:6.2f}{verdict}", flush=True)
+
+
+def hold(name: str, share: float, limit: float) -> None:
+    """One line; a share that must not be under its limit."""
+    ok = share >= limit
+    if not ok:
+        failures.append(name)
+    verdict = "ok" if ok else "MISSED"
+    print(f"  {name:<66} {share:6.1%}   at least {limit:.0%}: {verdict}", flush=True)
 
 
 async def cpu_of(judge: Callable[[str], Awaitable[Any]], runs: int, tag: str) -> float:
@@ -225,6 +235,7 @@ def main() -> None:
         "lease": lambda folder: asyncio.run(lease_and_ledger(folder)),
         "bytes": lambda folder: asyncio.run(stored_bytes(folder)),
         "start-up": start_up,
+        "model": lambda folder: asyncio.run(model.run_all(folder, report, hold)),
     }
     parser = argparse.ArgumentParser(description="What the agent costs, as ratios.")
     parser.add_argument("--only", choices=sorted(parts))

@@ -28,6 +28,7 @@ from followup_agent.graph.context import AgentContext, RunOptions
 from followup_agent.graph.routing import after_start
 from followup_agent.graph.step import destinations
 from followup_agent.judgement.policy import load_policy
+from followup_agent.planners import Planner
 from followup_agent.runs.database import RunsDatabase
 from followup_agent.runs.ledger import SqlLedger
 from followup_agent.service.logs import JsonLog
@@ -83,6 +84,11 @@ def _tool(name: str) -> ToolDefinition:
     )
 
 
+def registry() -> ToolRegistry:
+    """The three tools."""
+    return ToolRegistry(map(_tool, NAMES))
+
+
 class Scripted:
     """Calls so many tools, then finishes. No two calls are the same."""
 
@@ -106,12 +112,12 @@ class Scripted:
         }
 
 
-def ours(log_path: Path, calls: int = 3) -> tuple[Any, JsonLog]:
+def ours(log_path: Path, calls: int = 3, planner: Planner | None = None) -> tuple[Any, JsonLog]:
     """Our graph with scripted planner and tools, logging to a file as in production."""
     log = JsonLog(log_path)
     context = AgentContext(
-        planner=Scripted(calls),
-        tools=ToolRunner(ToolRegistry(map(_tool, NAMES)), log.error),
+        planner=planner or Scripted(calls),
+        tools=ToolRunner(registry(), log.error),
         customers=None,
         policy=load_policy(),
         ids=IdPattern(),
@@ -134,9 +140,15 @@ async def record(graph: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def bare(
-    updates: list[tuple[str, dict[str, Any]]], checkpointer: Any = None, *, command: bool = False
+    updates: list[tuple[str, dict[str, Any]]],
+    checkpointer: Any = None,
+    *,
+    command: bool = False,
+    planning: Callable[[int], Awaitable[Any]] | None = None,
 ) -> Any:
     """The same nodes, edges, channels and updates, without validation, logging or any logic.
+
+    `planning`, if given, is awaited by the planner node, with the number of calls made so far.
 
     Branches are LangGraph's conditional edges with async routers; with `command`, as in ours, the
     nodes return `Command(goto)` themselves.
@@ -155,6 +167,8 @@ def bare(
     def node(name: str, branches: bool) -> Callable[[AgentState], Awaitable[Any]]:
         async def run(state: AgentState) -> Any:
             done = 0 if name in ("intake", "synthesizer") else len(state["tool_history"])
+            if planning is not None and name == "planner":
+                await planning(done)
             update = by_step[name, done]
             return Command(update=update, goto=after(name, done)) if branches else update
 
