@@ -50,7 +50,7 @@ class Forms:
     """The forms of one registry. Nothing in them depends on a run."""
 
     def __init__(self, registry: ToolRegistry) -> None:
-        """Make the forms; ConfigurationError for a tool whose arguments cannot be put so."""
+        """Make the forms; ConfigurationError for a tool whose words are a decision's own."""
         self.registry = registry
         self.all: Offer = frozenset({*registry.names(), ASK, FINISH})
         self._args = {tool.name: closed(tool) for tool in registry}
@@ -174,7 +174,7 @@ class Forms:
 def closed(tool: ToolDefinition) -> dict[str, Any]:
     """A tool's arguments as a strict server takes them: closed, every property required.
 
-    ConfigurationError for arguments that refer to themselves.
+    ConfigurationError for an argument that is a word of the decision.
     """
     schema = tool.input_schema
     properties: Collection[str] = schema.get("properties") or ()  # type: ignore[assignment]
@@ -183,20 +183,14 @@ def closed(tool: ToolDefinition) -> dict[str, Any]:
             f"tool {tool.name!r}: `expected_outcome`, `{ASK}` and `{FINISH}` are words of a "
             "decision; rename the argument or the tool to let a model plan with it"
         )
-    return _strict(schema, schema.get("$defs") or {}, tool.name, 0)  # type: ignore[arg-type]
+    return _strict(schema, schema.get("$defs") or {})  # type: ignore[arg-type]
 
 
-def _strict(
-    schema: Mapping[str, Any], defs: Mapping[str, Any], tool: str, depth: int
-) -> dict[str, Any]:
-    if depth > 8:
-        raise ConfigurationError(
-            f"tool {tool!r}: its arguments refer to themselves, or are nested too deeply for a "
-            "model's strict schema"
-        )
+def _strict(schema: Mapping[str, Any], defs: Mapping[str, Any]) -> dict[str, Any]:
+    """The registry takes no schema that refers to itself, so this comes to an end."""
 
     def inner(part: Mapping[str, Any]) -> dict[str, Any]:
-        return _strict(part, defs, tool, depth + 1)
+        return _strict(part, defs)
 
     if reference := schema.get("$ref"):
         made = inner(defs.get(str(reference).rsplit("/", 1)[-1], {}))

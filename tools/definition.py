@@ -317,12 +317,20 @@ def check_definition(tool: ToolDefinition) -> None:
         )
 
 
-def _vague(schema: Any, defs: Any, path: str = "") -> Iterator[str]:
+MAX_DEPTH = 8
+"""Levels of objects in objects: what a strict server, and a planner, can still follow."""
+
+
+def _vague(schema: Any, defs: Any, path: str = "", depth: int = 0) -> Iterator[str]:
     """Yield what is vague in an argument schema: open objects, parameters without description."""
     if not isinstance(schema, Mapping):
         return
+    if depth > 3 * MAX_DEPTH:  # each level may be a reference and an alternative as well
+        yield f"{path.split('.')[0]} refers to itself, or is nested deeper than {MAX_DEPTH}"
+        return
+    depth += 1
     if reference := schema.get("$ref"):
-        yield from _vague((defs or {}).get(str(reference).rsplit("/", 1)[-1]), defs, path)
+        yield from _vague((defs or {}).get(str(reference).rsplit("/", 1)[-1]), defs, path, depth)
     properties = schema.get("properties")
     is_object = schema.get("type") == "object" or properties is not None
     if is_object and (schema.get("additionalProperties") is not False or properties is None):
@@ -333,11 +341,11 @@ def _vague(schema: Any, defs: Any, path: str = "") -> Iterator[str]:
             yield f"{where} has no description"
         if not inner.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"}:
             yield f"{where} has no type"
-        yield from _vague(inner, defs, where)
+        yield from _vague(inner, defs, where, depth)
     for key in ("anyOf", "oneOf", "allOf"):
         for inner in schema.get(key, ()):
-            yield from _vague(inner, defs, path)
-    yield from _vague(schema.get("items"), defs, path)
+            yield from _vague(inner, defs, path, depth)
+    yield from _vague(schema.get("items"), defs, path, depth)
 
 
 def explain(error: ValidationError) -> str:

@@ -159,3 +159,24 @@ def test_each_guarantee_is_beside_tests_that_exist() -> None:
     for path, name in re.findall(r"`(tests/[a-z_/]+\.py)(?:::([a-z_0-9]+))?`", GUARANTEES):
         text = (ROOT / path).read_text(encoding="utf-8")
         assert not name or re.search(rf"def {name}\b", text), (path, name)
+
+
+@pytest.mark.slow
+def test_the_script_of_the_readme_plays_a_model(tmp_path: Path) -> None:
+    """As the page says: a good reply, one that is no decision, and a finish."""
+    assert run("followup data sample --customers 5", tmp_path).returncode == 0
+    (tmp_path / "script.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    command = re.search(r"`python -m (followup_agent\.testing\.openai_server [^`]*)`", README)
+    assert command is not None
+    words = [word if word != "8300" else "0" for word in shlex.split(command[1])]
+    with subprocess.Popen(
+        [sys.executable, "-m", *words], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        given = {"OPENAI_BASE_URL": process.stdout.readline().strip(), "FOLLOWUP_MODEL": "scripted"}
+        done = run("followup ask 'user_123 要跟进吗' --json", tmp_path, **given)
+        process.kill()
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["usage"]["model_calls"] == 3
+    assert document["verdict"]["needs_followup"] is True
