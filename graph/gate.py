@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from followup_agent.goals.ids import IdPattern
 from followup_agent.graph.context import AgentContext
 from followup_agent.judgement.judge import strongest_signal
 from followup_agent.runs.ledger import ActionIdentity
@@ -25,20 +26,20 @@ from followup_agent.tools.outcome import Failed, FailureKind
 from followup_agent.tools.runner import Prepared, ToolRun, ToolRunner
 
 
-def admit(state: AgentState, decision: CallTool, tools: ToolRunner) -> Prepared | Observation:
+def admit(state: AgentState, decision: CallTool, context: AgentContext) -> Prepared | Observation:
     """The call, ready to be made; or what to observe instead of making it.
 
     Refused: unknown tools, arguments that do not fit, customers the user did not name. A call that
     was answered before is answered from the record, so its tool runs once.
     """
-    prepared = tools.prepare(decision["tool_name"], decision["args"])
+    prepared = context.tools.prepare(decision["tool_name"], decision["args"])
     if isinstance(prepared, Failed):
         return refuse(decision, decision["args"], prepared.failure_kind, prepared.message)
     args = prepared.canonical
-    subject = prepared.tool.subject_of(args)
-    if subject is not None and subject not in state["parsed_goal"]["subjects"]:
-        message = f"the user did not ask about {subject!r}"
-        return refuse(decision, args, "out_of_scope", message)
+    for subject in _customers_in(prepared, context.ids):
+        if subject not in state["parsed_goal"]["subjects"]:
+            message = f"the user did not ask about {subject!r}"
+            return refuse(decision, args, "out_of_scope", message)
     earlier = answered_before(state["tool_history"], prepared.tool.name, args)
     if earlier is not None:
         return Observation(
@@ -53,6 +54,16 @@ def admit(state: AgentState, decision: CallTool, tools: ToolRunner) -> Prepared 
             repeat_of=earlier["call_id"],
         )
     return prepared
+
+
+def _customers_in(call: Prepared, ids: IdPattern) -> list[str]:
+    """Whom the call is about: the argument that says so; of a tool that declares none, every
+    argument that is a customer's id as a whole."""
+    subject = call.tool.subject_of(call.canonical)
+    if subject is not None or call.tool.subject_arg is not None:
+        return [] if subject is None else [subject]
+    texts = [value for value in call.canonical.values() if isinstance(value, str)]
+    return [text for text in texts if ids.find(text) == [text]]
 
 
 def admit_edit(edited: Mapping[str, Any], approval: Approval, tools: ToolRunner) -> Prepared | str:

@@ -39,7 +39,7 @@ async def propose_write(state: AgentState, context: AgentContext) -> Update:
     decision = state["decision"]
     if decision is None or decision["type"] != "tool":
         raise TypeError("propose_write follows a tool decision")
-    call = admit(state, decision, context.tools)
+    call = admit(state, decision, context)
     if not isinstance(call, Prepared):
         return Update(
             approval=None,

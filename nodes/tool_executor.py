@@ -32,7 +32,7 @@ async def tool_executor(state: AgentState, context: AgentContext) -> Update:
     decision = state["decision"]
     if decision is None or decision["type"] != "tool":
         raise TypeError("tool_executor follows a tool decision")
-    call = admit(state, decision, context.tools)
+    call = admit(state, decision, context)
     if not isinstance(call, Prepared):
         return Update(observations=[call], approved=None)
     approved = None

@@ -177,7 +177,7 @@ def named(name: str, args: type[ToolArgs]) -> ToolDefinition:
 
 
 def test_arguments_without_an_end_are_no_tools() -> None:
-    with pytest.raises(DefinitionError, match="'get_endless': .*refers to itself"):
+    with pytest.raises(DefinitionError, match=r"'get_endless': .*refers to itself"):
         ToolRegistry([named("get_endless", Endless)])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 from support import NOW, SEND, SHANGHAI, Harness, finish, replaced, tasks, tool
 
 from followup_agent.customers.database import CustomerDatabase
@@ -26,6 +26,7 @@ from followup_agent.planners.usage import Price
 from followup_agent.state import NO_LIMITS
 from followup_agent.testing.openai_server import OpenAIServer
 from followup_agent.tools import BUILT_IN
+from followup_agent.tools.definition import ToolArgs, ToolDefinition, ToolResult
 from followup_agent.tools.registry import ToolRegistry
 
 pytestmark = pytest.mark.slow
@@ -672,6 +673,39 @@ async def test_one_customers_facts_never_support_anothers_verdict(
     assert state["tool_history"][0]["failure_kind"] == "out_of_scope"
     assert state["verdict"]["subject"] == "user_456"
     assert state["verdict"]["needs_followup"] is False
+
+
+class Notes(ToolArgs):
+    """A tool of another company's, that declares no customer."""
+
+    account: str = Field(description="Account.")
+
+
+class Said(ToolResult):
+    """Its answer."""
+
+    text: str
+
+
+async def test_a_tool_that_declares_no_customer_gets_no_other_one(
+    company: CustomerDatabase,
+) -> None:
+    notes = ToolDefinition(
+        name="get_crm_notes", description="Read the notes of an account.", args=Notes, result=Said,
+        run=lambda args: {"text": f"notes of {args.account}"}, effect="read", subject_arg=None,
+    )  # fmt: skip
+    replies = [
+        {"decision": tool("r", "get_crm_notes", account="user_456")},
+        {"decision": tool("r", "get_crm_notes", account="user_123")},
+        *THREE,
+        DONE,
+    ]
+    with OpenAIServer(replies).running() as server:
+        state, _ = await ask(server, company, tools=[notes], harness={"tools": [notes]})
+    first, second = state["tool_history"][:2]
+    assert first["failure_kind"] == "out_of_scope"
+    assert second["outcome"] == "found"
+    assert judged(state)
 
 
 # --- what the log says ---

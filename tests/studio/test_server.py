@@ -7,11 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import fill
+
+from followup_agent.testing.openai_server import OpenAIServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.studio]
 START_TIMEOUT_S = 120
@@ -36,17 +39,16 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """`followup studio`, started from an empty folder with no key (B82)."""
-    folder = tmp_path_factory.mktemp("studio")
+@contextmanager
+def started(folder: Path, **variables: str) -> Iterator[Server]:
+    """`followup studio`, started from an empty folder."""
     fill(folder / "home" / "customers.db") if (folder / "home").mkdir() is None else None
     port = free_port()
     log = folder / "server.log"
     environment = {
         n: v for n, v in os.environ.items() if not n.startswith(("OPENAI_", "FOLLOWUP_"))
     }
-    environment |= {"LANGSMITH_TRACING": "false", "LANGGRAPH_STRICT_MSGPACK": "true"}
+    environment |= {"LANGSMITH_TRACING": "false", "LANGGRAPH_STRICT_MSGPACK": "true", **variables}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "followup_agent.cli.start", "studio", "--port", str(port),
@@ -60,6 +62,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """With no key (B82)."""
+    with started(tmp_path_factory.mktemp("studio")) as running:
+        yield running
 
 
 def _wait(server: Server, port: int) -> None:
@@ -213,3 +222,35 @@ def test_langgraph_json_starts_as_well_from_the_checkout(tmp_path: Path) -> None
     finally:
         process.terminate()
         process.wait(30)
+
+
+async def test_a_model_plans_under_the_server_without_blocking_its_loop(tmp_path: Path) -> None:
+    """B63: client, certificates, prompts and remembered method are read outside the event loop."""
+    from langgraph_sdk import get_client
+
+    sources = ("get_user_activity", "get_user_orders", "get_open_tickets")
+
+    def reply(body: dict[str, Any]) -> dict[str, Any]:
+        step = sum(message["role"] == "assistant" for message in body["messages"])
+        if step >= len(sources):
+            return {"decision": {"type": "finish", "answer_draft": "", "reason": "enough"}}
+        args = {"user_id": "user_123", **({} if step == 2 else {"days": 7})}
+        call = {"type": "tool", "tool_name": sources[step], "args": args}
+        return {"decision": {**call, "reason": "r", "expected_outcome": "x"}}
+
+    with (
+        OpenAIServer(then=reply).running() as model,
+        started(tmp_path, OPENAI_BASE_URL=model.url, FOLLOWUP_MODEL="scripted") as running,
+    ):
+        async with get_client(url=running.url) as client:
+            thread = await client.threads.create()
+            for _ in range(2):
+                state = await client.runs.wait(
+                    thread["thread_id"], "followup", input={"user_goal": "user_123 要跟进吗"}
+                )
+        words = running.words()
+    assert state["status"] == "completed", state
+    assert state["planner"] == "scripted"
+    assert state["usage"]["model_calls"] == 4
+    assert "blocking" not in words.lower(), words[-3000:]
+    assert model.connections == 1
