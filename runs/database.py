@@ -33,8 +33,9 @@ from sqlalchemy import (
     select,
     text,
 )
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 from sqlalchemy.schema import CreateTable
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_random
 
 from followup_agent.customers.tables import Instant
 from followup_agent.service.errors import ConfigurationError
@@ -139,9 +140,8 @@ class RunsDatabase:
         try:
             self.engine = _make_engine(self.url)
             if not read_only:
-                if not self.is_postgres:  # readers never wait for a writer; the file keeps it
-                    with self.reading() as connection:
-                        connection.exec_driver_sql("PRAGMA journal_mode=WAL")
+                if not self.is_postgres:
+                    self._let_readers_read()
                 with self.writing() as connection:
                     self._make_tables(connection)
             self.is_new = read_only and not inspect(self.engine).has_table(meta.name)
@@ -203,6 +203,22 @@ class RunsDatabase:
         """Return `function()`, run in a thread; one that has begun goes on to its end when the task
         is cancelled. More calls than connections wait for each other."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+
+    @retry(
+        retry=retry_if_exception(
+            lambda error: isinstance(error, OperationalError) and "locked" in str(error)
+        ),
+        stop=stop_after_delay(WAIT_FOR_LOCK_S),
+        wait=wait_random(0.0, 0.05),
+        reraise=True,
+    )
+    def _let_readers_read(self) -> None:
+        """Write-ahead log: readers never wait for a writer; the file keeps it.
+
+        SQLite refuses the change at once, without waiting, when two make it at one moment.
+        """
+        with self.reading() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
 
     def _make_tables(self, connection: Connection) -> None:
         if self.is_postgres:  # IF NOT EXISTS alone fails when two make a table at one moment
