@@ -10,7 +10,6 @@ from datetime import tzinfo
 
 from typing_extensions import TypedDict
 
-from followup_agent.answers.grounding import view_draft
 from followup_agent.answers.words import WORDS, say
 from followup_agent.goals.ids import IdPattern
 from followup_agent.judgement.judge import (
@@ -62,8 +61,12 @@ def conclude(
     answered = not gave_up and is_answered(state, verdict)
     if verdict is not None and gave_up and verdict["needs_followup"] is False:
         verdict = {**verdict, "needs_followup": None, "priority": "undetermined"}
-    draft = _draft_of(state)
-    view = view_draft(draft, state, verdict, ids, zone) if draft else None
+    view = None
+    if draft := _draft_of(state):
+        # Imported here: reading a draft takes patterns that the rules never need.
+        from followup_agent.answers.grounding import view_draft
+
+        view = view_draft(draft, state, verdict, ids, zone)
     return Conclusion(
         status="completed" if answered else "failed",
         stop_reason=stop_reason,
