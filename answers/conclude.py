@@ -131,8 +131,9 @@ def _compose(
     parts = [_headline(state, verdict, answered)]
     if f"stopped_{stop_reason}" in WORDS:
         parts[0] += ("" if language == "zh" else " ") + say(language, f"stopped_{stop_reason}")
-    if stop_reason == "planner_failed" and state["last_error"] is not None:
-        parts.append(state["last_error"]["message"])
+    error = state["last_error"]
+    if stop_reason in ("planner_failed", "model_refused") and error is not None:
+        parts.append(say(language, f"planner_{error['kind']}", detail=error["message"]))
     if answered and view is not None and view["used"]:
         parts.append(view["draft"].strip())
     if cited:

@@ -89,12 +89,40 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
         "规划器没有给出可用的决定，已停止。",
         "The planner gave no usable decision, so the run was stopped.",
     ),
+    "stopped_model_refused": (
+        "模型拒绝作答，已停止。",
+        "The model refused to answer, so the run was stopped.",
+    ),
+    "stopped_deadline": (
+        "已到运行时限，以下是到此为止查到的内容。",
+        "The run's time was up: this is what was found by then.",
+    ),
+    "stopped_budget": (
+        "模型的使用额度已用完，以下是到此为止查到的内容。",
+        "The run's budget for the model was spent: this is what was found by then.",
+    ),
     "stopped_cancelled": ("已按要求取消。", "The run was cancelled as asked."),
     "stopped_recursion_limit": (
         "运行轮数达到框架上限，已停止。",
         "The framework's loop limit was reached, so the run was stopped.",
     ),
     "stopped_internal": ("发生内部错误，已停止。", "An internal error stopped the run."),
+    # why a planner gave no decision
+    "planner_unavailable": (
+        "模型服务不可用：{detail}",
+        "The model's server is not available: {detail}",
+    ),
+    "planner_timeout": ("模型没有按时回答：{detail}", "The model did not answer in time: {detail}"),
+    "planner_refused": ("请求被拒绝：{detail}", "The request was refused: {detail}"),
+    "planner_invalid_args": (
+        "回复不是可用的决定：{detail}",
+        "The reply was no usable decision: {detail}",
+    ),
+    "planner_unknown_tool": (
+        "回复里的工具不存在：{detail}",
+        "The reply named a tool that does not exist: {detail}",
+    ),
+    "planner_internal": ("规划器出错：{detail}", "The planner failed: {detail}"),
     # questions of the rule planner
     "ask_which": (
         "请告诉我要看哪位客户（客户编号，例如 {example}）。",

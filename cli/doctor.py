@@ -17,7 +17,7 @@ from followup_agent.planners.usage import load_prices
 from followup_agent.runs.database import RunsDatabase, runs_url
 from followup_agent.service.errors import ConfigurationError
 from followup_agent.service.home import make_home
-from followup_agent.service.settings import PREFIX, Settings, load_settings
+from followup_agent.service.settings import PREFIX, Settings, load_settings, shown_url
 from followup_agent.service.wiring import choose_planner, endpoint_name, make_chat, uses_model
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def _masked_url(url: str) -> str:
 def _foreign(name: str, dotenv: dict[str, str | None]) -> dict[str, Any]:
     value = os.environ.get(name) or dotenv.get(name)
     shown = "***" if value and name in SECRETS else value
+    if value and name == "OPENAI_BASE_URL":
+        shown = shown_url(value)
     return {"name": name, "value": shown, "source": _source(name, dotenv), "description": None}
 
 

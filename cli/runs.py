@@ -317,7 +317,7 @@ def _print_event(out: Console, event: RunEvent) -> None:
 
 def _print_decision(out: Console, step: int, decision: Mapping[str, Any] | None) -> None:
     if decision is None:
-        out.print(f"{step:>3}  the planner's reply was unusable", style="red")
+        out.print(f"{step:>3}  the planner gave no usable decision", style="red")
     elif decision["type"] == "tool":
         args = ", ".join(f"{name}={value}" for name, value in decision["args"].items())
         out.print(f"{step:>3}  {decision['tool_name']}({args})", style="bold")

@@ -35,6 +35,7 @@ from typing_extensions import override
 from followup_agent.planners.limiter import RateLimiter
 from followup_agent.planners.reading import Call, Reply
 from followup_agent.planners.usage import Price, usage_of
+from followup_agent.service.settings import shown_url
 from followup_agent.state import Usage
 
 MAX_REQUESTS = 3
@@ -64,7 +65,14 @@ _NOT_THE_METHOD = re.compile(
 )
 
 Trouble = Literal[
-    "unavailable", "rate_limited", "timeout", "method", "refused", "filtered", "unreadable"
+    "unavailable",
+    "rate_limited",
+    "timeout",
+    "method",
+    "refused",
+    "filtered",
+    "unreadable",
+    "broken",
 ]
 
 
@@ -106,8 +114,8 @@ class Endpoint(BaseModel):
 
     @property
     def shown(self) -> str:
-        """For people: the model and where it is."""
-        return f"{self.model} at {self.base_url or 'https://api.openai.com/v1'}"
+        """For people: the model and where it is, without what is secret in the address."""
+        return f"{self.model} at {shown_url(self.base_url)}"
 
 
 class Answer(NamedTuple):
@@ -294,8 +302,8 @@ class Chat:
             key = " Look at FOLLOWUP_MODEL and OPENAI_BASE_URL." if status == 404 else key
             text = f"{shown} refused the request ({status}): {said}.{key}"
         else:
-            trouble = "unreadable"
-            text = f"{shown} sent what is no chat completion: {type(error).__name__}"
+            trouble = "broken"
+            text = f"{shown} could not be asked: {type(error).__name__}"
         return ChatFailed(
             trouble,
             text,

@@ -49,6 +49,7 @@ _KIND: dict[Trouble, FailureKind] = {
     "refused": "refused",
     "filtered": "refused",
     "unreadable": "invalid_args",
+    "broken": "internal",
 }
 
 

@@ -42,11 +42,28 @@ def _known_regex(pattern: str) -> str:
     return pattern
 
 
-def _http_url(url: str) -> str:
+def http_url(url: str) -> str:
+    """The URL when it is an HTTP address; ValueError with an example when it is none."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("not an HTTP address; write e.g. https://tasks.example.com/tasks")
+        raise ValueError("not an HTTP address; write e.g. https://host.example.com/path")
     return url
+
+
+def shown_url(url: str | None) -> str:
+    """A model's address for people and logs: no user, no password, no query; OpenAI's for None."""
+    parts = urlsplit(url or "https://api.openai.com/v1")
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        port = ""
+    return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+
+def _some_text(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is blank")
+    return text.strip()
 
 
 class Settings(BaseSettings):
@@ -70,7 +87,7 @@ class Settings(BaseSettings):
         description="Checkpoints, leases and effect ledger: sqlite:///FILE, or "
         "postgresql+psycopg://USER@HOST/NAME. Default: runs.db in the home.",
     )
-    tasks_url: Annotated[str, AfterValidator(_http_url)] | None = Field(
+    tasks_url: Annotated[str, AfterValidator(http_url)] | None = Field(
         None, description="Task system over HTTP. Default: followup_tasks in the business data."
     )
     tenant: str = Field(
@@ -92,7 +109,9 @@ class Settings(BaseSettings):
         DEFAULT_MAX_STEPS, ge=1, le=MAX_STEPS_CEILING, description="Decisions a run may take."
     )
     user: str = Field("user", min_length=1, description="Who asks and approves; kept with a task.")
-    model: str | None = Field(None, description="Name of the chat model, for the llm planner.")
+    model: Annotated[str, AfterValidator(_some_text)] | None = Field(
+        None, description="Name of the chat model, for the llm planner."
+    )
     output_method: OutputMethod | Literal["auto"] = Field(
         "auto",
         description="How the model replies: json_schema, function_calling, json_object, prompt; "

@@ -22,7 +22,14 @@ from followup_agent.runs.ledger import SqlLedger
 from followup_agent.service.errors import ConfigurationError, InvalidOption
 from followup_agent.service.home import make_home
 from followup_agent.service.logs import JsonLog
-from followup_agent.service.settings import PREFIX, Settings, load_settings, openai_value
+from followup_agent.service.settings import (
+    PREFIX,
+    Settings,
+    http_url,
+    load_settings,
+    openai_value,
+    shown_url,
+)
 from followup_agent.state import Limits
 from followup_agent.tasks.system import TaskSystem
 from followup_agent.tasks.table import TaskTable
@@ -139,7 +146,13 @@ def choose_planner(settings: Settings) -> str:
         return "planner: the built-in rules decide, as asked"
     if uses_model(settings):
         why = "as asked" if settings.planner == "llm" else "because it is configured"
-        where = openai_value("BASE_URL") or "OpenAI"
+        url = openai_value("BASE_URL")
+        try:
+            if "@" in http_url(url or "https://api.openai.com/v1"):
+                raise ValueError("not to hold a user or a password: use OPENAI_API_KEY")
+        except ValueError as error:
+            raise ConfigurationError(f"OPENAI_BASE_URL is {error}") from error
+        where = shown_url(url) if url else "OpenAI"
         return f"planner: the model {settings.model} at {where} decides, {why}"
     if settings.planner == "llm":
         lacking = (
@@ -194,7 +207,7 @@ def make_planner(
 
 def endpoint_name(settings: Settings) -> str:
     """The model and where it is, as its output method is remembered under."""
-    return f"{settings.model} at {openai_value('BASE_URL') or 'https://api.openai.com/v1'}"
+    return f"{settings.model} at {shown_url(openai_value('BASE_URL'))}"
 
 
 def make_chat(settings: Settings) -> "Chat":

@@ -311,6 +311,7 @@ async def test_a_refusal_is_a_reason_of_its_own(
     with OpenAIServer([THREE[0]], then=reply).running() as server:
         state, _ = await ask(server, company)
     assert (state["status"], state["stop_reason"]) == ("failed", "model_refused")
+    assert "The model refused" in state["final_answer"]
     assert len(server.requests) == 1 + calls
     assert "Active on 0" in state["final_answer"]
 
@@ -410,6 +411,7 @@ async def test_a_server_that_hangs_ends_with_the_runs_deadline(company: Customer
     assert state["stop_reason"] == "deadline"
     assert state["status"] == "failed"
     assert "Active on 0 of the last 7 days" in state["final_answer"]
+    assert "The run's time was up" in state["final_answer"]
 
 
 async def test_what_was_found_by_the_deadline_may_suffice(company: CustomerDatabase) -> None:

@@ -287,6 +287,40 @@ def test_a_model_that_is_asked_for_and_not_configured_says_what_is_missing(
         pass
 
 
+@pytest.mark.parametrize("url", ["nonsense", "ftp://host/v1", "http://", "http://me:hunter2@h/v1"])
+def test_an_address_that_cannot_be_used_is_refused_before_anything(
+    url: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    with (
+        pytest.raises(ConfigurationError, match="OPENAI_BASE_URL is not") as caught,
+        FollowupAgent.open(home=home, model="m"),
+    ):
+        pass
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_blank_model_is_no_model(home: Path) -> None:
+    with (
+        pytest.raises(ConfigurationError, match="FOLLOWUP_MODEL"),
+        FollowupAgent.open(home=home, model="  "),
+    ):
+        pass
+
+
+def test_what_is_secret_in_a_models_address_is_never_shown(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1?key=hunter3")
+    monkeypatch.setattr("followup_agent.planners.chat.BACK_OFF_S", 0.0)
+    with FollowupAgent.open(home=home, model="m") as agent:
+        run = agent.ask("user_456 有工单吗")
+    assert run.answer is not None
+    assert "模型服务不可用：m at http://127.0.0.1:9/v1" in run.answer
+    kept = "".join(path.read_text("utf-8") for path in (home / "logs").iterdir())
+    assert "hunter" not in run.model_dump_json() + kept
+
+
 def test_a_budget_in_money_needs_a_price(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     with (
