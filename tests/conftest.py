@@ -15,6 +15,7 @@ import pytest
 import reports
 from postgres_server import PostgresServer
 from support import fill
+from warm import Warm
 
 from followup_agent.customers.database import CustomerDatabase
 
@@ -36,6 +37,14 @@ def postgres() -> Iterator[PostgresServer]:
     server = PostgresServer()
     yield server
     server.remove()
+
+
+@pytest.fixture(scope="session")
+def warm() -> Iterator[Warm]:
+    """Runs commands in processes of their own."""
+    made = Warm()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import Warm
 
 
 @dataclass
@@ -30,7 +29,7 @@ Run = Callable[..., Result]
 
 
 @pytest.fixture
-def followup(tmp_path: Path) -> Run:
+def followup(tmp_path: Path, warm: Warm) -> Run:
     """Run `followup ARGS` in an empty folder with an empty home."""
 
     def run(*arguments: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> Result:
@@ -38,10 +37,6 @@ def followup(tmp_path: Path) -> Run:
             name: value for name, value in os.environ.items() if not name.startswith("FOLLOWUP_")
         }
         environment |= {"FOLLOWUP_HOME": str(tmp_path / "home"), **(env or {})}
-        done = subprocess.run(
-            [sys.executable, "-m", "followup_agent.cli.start", *arguments],
-            capture_output=True, env=environment, cwd=cwd or tmp_path, timeout=120, check=False,
-        )  # fmt: skip
-        return Result(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
+        return Result(*warm.run(arguments, environment, cwd or tmp_path))
 
     return run

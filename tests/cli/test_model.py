@@ -3,16 +3,17 @@
 import json
 import os
 import re
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm import Done, Warm
 
 from followup_agent.testing.openai_server import OpenAIServer
 
 pytestmark = pytest.mark.slow
+Followup = Callable[..., Done]
 ZH, EN = "帮我判断 user_123 最近是否需要重点跟进", "Does user_123 need priority follow-up?"
 
 
@@ -31,30 +32,31 @@ RUN = [
 ]
 
 
-def followup(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """One command, as a user types it."""
-    return subprocess.run(
-        [sys.executable, "-m", "followup_agent.cli.start", *words],
-        cwd=home, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60,
-        env={**os.environ, "FOLLOWUP_HOME": str(home), **variables},
-    )  # fmt: skip
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty folder, to become a home."""
+    return tmp_path
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """A home with a sample company."""
-    assert followup(tmp_path, "data", "sample", "--customers", "5").returncode == 0
-    return tmp_path
+def followup(home: Path, warm: Warm) -> Followup:
+    """Runs commands on a home with a sample company."""
+
+    def run(*words: str, **variables: str) -> Done:
+        return warm.run(words, {**os.environ, "FOLLOWUP_HOME": str(home), **variables}, home)
+
+    assert run("data", "sample", "--customers", "5").returncode == 0
+    return run
 
 
 @pytest.mark.parametrize(
     ("method", "goal"),
     [("json_schema", ZH), ("function_calling", EN), ("json_object", ZH), ("prompt", EN)],
 )
-def test_asking_a_model_in_each_method(method: str, goal: str, home: Path) -> None:
+def test_asking_a_model_in_each_method(method: str, goal: str, followup: Followup) -> None:
     with OpenAIServer(RUN, strict=True).running() as server:
         given = {"OPENAI_BASE_URL": server.url, "FOLLOWUP_MODEL": "scripted"}
-        done = followup(home, "ask", goal, "--json", FOLLOWUP_OUTPUT_METHOD=method, **given)
+        done = followup("ask", goal, "--json", FOLLOWUP_OUTPUT_METHOD=method, **given)
     assert done.returncode == 0, done.stderr
     assert f"the model scripted at {server.url} decides" in done.stderr
     run = json.loads(done.stdout)
@@ -64,15 +66,15 @@ def test_asking_a_model_in_each_method(method: str, goal: str, home: Path) -> No
     assert "model_view" not in run
 
 
-def test_show_prints_what_it_cost_and_what_the_model_would_have_said(home: Path) -> None:
+def test_show_prints_what_it_cost_and_what_the_model_would_have_said(followup: Followup) -> None:
     claim = {"type": "finish", "answer_draft": "已创建任务 task_88", "reason": "enough"}
     replies = [*({**reply, "usage": {"prompt_tokens": 1000, "completion_tokens": 50, "cached_tokens": 800}}
                  for reply in RUN[:3]), {"decision": claim}]  # fmt: skip
     with OpenAIServer(replies).running() as server:
         given = {"OPENAI_BASE_URL": server.url, "FOLLOWUP_MODEL": "gpt-4.1-mini"}
-        done = followup(home, "ask", ZH, "--thread", "t", **given)
+        done = followup("ask", ZH, "--thread", "t", **given)
     assert done.returncode == 0, done.stderr
-    shown = followup(home, "show", "t", **given)  # the server has gone: nothing is asked of it
+    shown = followup("show", "t", **given)  # the server has gone: nothing is asked of it
     assert shown.returncode == 0, shown.stderr
     assert "gpt-4.1-mini: 4 calls" in shown.stdout
     assert "2400 cached" in shown.stdout
@@ -81,10 +83,10 @@ def test_show_prints_what_it_cost_and_what_the_model_would_have_said(home: Path)
     assert "task_88" in shown.stdout.split("would have said")[1]
 
 
-def test_a_deadline_ends_the_run_with_what_was_found(home: Path) -> None:
+def test_a_deadline_ends_the_run_with_what_was_found(followup: Followup) -> None:
     with OpenAIServer([RUN[0], {"hang": True}]).running() as server:
         given = {"OPENAI_BASE_URL": server.url, "FOLLOWUP_MODEL": "scripted"}
-        done = followup(home, "ask", EN, "--deadline", "1.5", "--json", **given)
+        done = followup("ask", EN, "--deadline", "1.5", "--json", **given)
     assert done.returncode == 1
     run = json.loads(done.stdout)
     assert run["stop_reason"] == "deadline"
@@ -92,21 +94,21 @@ def test_a_deadline_ends_the_run_with_what_was_found(home: Path) -> None:
     assert not done.stderr.count("Traceback")
 
 
-def test_a_server_that_is_away_is_said_in_the_answer_and_exits_with_1(home: Path) -> None:
+def test_a_server_that_is_away_is_said_in_the_answer_and_exits_with_1(followup: Followup) -> None:
     given = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "FOLLOWUP_MODEL": "m"}
-    done = followup(home, "ask", ZH, **given)
+    done = followup("ask", ZH, **given)
     assert done.returncode == 1
     assert "cannot be reached" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_doctor_probes_the_model_and_remembers_what_it_found(home: Path) -> None:
+def test_doctor_probes_the_model_and_remembers_what_it_found(followup: Followup) -> None:
     """Of a server that takes neither schemas nor functions, and a model that asks when it should."""
     question = {"decision": {"type": "ask_user", "question": "Which?", "reason": "no id"}}
     replies = [RUN[2], RUN[2], question, {"text": "all good"}]
     with OpenAIServer(replies, refuse=["json_schema", "function_calling"]).running() as server:
         given = {"OPENAI_BASE_URL": server.url, "FOLLOWUP_MODEL": "scripted"}
-        done = followup(home, "doctor", "--probe", "--json", **given)
+        done = followup("doctor", "--probe", "--json", **given)
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)["probe"]
         assert [one["result"] for one in found["methods"]] == [
@@ -115,21 +117,21 @@ def test_doctor_probes_the_model_and_remembers_what_it_found(home: Path) -> None
         assert found["advised_method"] == "json_object"
         assert (found["right"], found["rounds"]) == (2, 3)
         assert found["advised_guidance"] == "narrow"
-        text = followup(home, "doctor", **given).stdout
+        text = followup("doctor", **given).stdout
     assert "output method: json_object" in text
     assert len(server.requests) == 6
 
 
-def test_a_probe_without_a_model_says_what_to_set(home: Path) -> None:
-    done = followup(home, "doctor", "--probe")
+def test_a_probe_without_a_model_says_what_to_set(followup: Followup) -> None:
+    done = followup("doctor", "--probe")
     assert done.returncode == 2
     assert "FOLLOWUP_MODEL" in done.stdout
 
 
-def test_evals_judge_a_model(home: Path, tmp_path: Path) -> None:
+def test_evals_judge_a_model(followup: Followup, tmp_path: Path) -> None:
     """A model that looks at the tickets of whoever is named, and is done."""
     report = tmp_path / "report.json"
-    listed = json.loads(followup(home, "eval", "list", "--tag", "tickets", "--json").stdout)
+    listed = json.loads(followup("eval", "list", "--tag", "tickets", "--json").stdout)
     names = [case["name"] for case in listed][:2]
 
     def reply(body: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def test_evals_judge_a_model(home: Path, tmp_path: Path) -> None:
     with OpenAIServer(then=reply).running() as server:
         words = [word for name in names for word in ("--case", name)]
         done = followup(
-            home, "eval", "run", "--planner", "llm", "--model", "scripted", *words,
+            "eval", "run", "--planner", "llm", "--model", "scripted", *words,
             "--out", str(report), "--json", OPENAI_BASE_URL=server.url,
         )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr

@@ -6,10 +6,12 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.main import get_command
+from warm import Done, Warm
 
 from followup_agent.cli.app import app
 from followup_agent.testing.langsmith_server import LangSmithServer
@@ -32,19 +34,24 @@ def commands(page: str = README) -> list[str]:
     return [re.sub(r"\s{2,}#.*", "", line) for line in lines]
 
 
-def run(command: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """One `followup` command in this folder."""
-    words = shlex.split(command)
-    assert words[0] == "followup"
-    return subprocess.run(
-        [sys.executable, "-m", "followup_agent.cli.start", *words[1:]],
-        cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False, timeout=120,
-        env={**os.environ, "FOLLOWUP_HOME": str(folder / "home"), **variables},
-    )  # fmt: skip
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(warm: Warm) -> Run:
+    """Runs one `followup` command, as it stands in a page, in a folder."""
+
+    def one(command: str, folder: Path, **variables: str) -> Done:
+        words = shlex.split(command)
+        assert words[0] == "followup"
+        given = {**os.environ, "FOLLOWUP_HOME": str(folder / "home"), **variables}
+        return warm.run(words[1:], given, folder)
+
+    return one
 
 
 @pytest.mark.slow
-def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
+def test_every_command_of_the_readme_does_what_it_says(run: Run, tmp_path: Path) -> None:
     """In the order of the page, in one folder."""
     rows = {
         "customers.csv": "customer_id,name,segment,signed_up_at\nuser_1,A,business,2026-01-01\n",
@@ -62,7 +69,7 @@ def test_every_command_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_command_of_the_evals_page_runs(tmp_path: Path) -> None:
+def test_every_command_of_the_evals_page_runs(run: Run, tmp_path: Path) -> None:
     """In order; those that talk to LangSmith, with a server of that kind on loopback."""
     with LangSmithServer().running() as server:
         server.put_session({"name": "my-project"})
@@ -73,7 +80,7 @@ def test_every_command_of_the_evals_page_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_mapping_of_the_readme_loads(tmp_path: Path) -> None:
+def test_the_mapping_of_the_readme_loads(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mapping.toml").write_text(blocks("toml")[0], encoding="utf-8")
     rows = {
         "accounts.csv": "account_id,account_name,plan,signup_date\nA-1,X,Pro,31.12.2025\n",
@@ -89,7 +96,7 @@ def test_the_mapping_of_the_readme_loads(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+def test_the_python_of_the_readme_runs(run: Run, tmp_path: Path) -> None:
     assert run("followup data sample --customers 3", tmp_path).returncode == 0
     said = []
     for program in blocks("python"):
@@ -106,7 +113,7 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_cells_of_the_notebooks_run(tmp_path: Path) -> None:
+def test_the_cells_of_the_notebooks_run(run: Run, tmp_path: Path) -> None:
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         program = "\n".join(
@@ -162,7 +169,7 @@ def test_each_guarantee_is_beside_tests_that_exist() -> None:
 
 
 @pytest.mark.slow
-def test_the_script_of_the_readme_plays_a_model(tmp_path: Path) -> None:
+def test_the_script_of_the_readme_plays_a_model(run: Run, tmp_path: Path) -> None:
     """As the page says: a good reply, one that is no decision, and a finish."""
     assert run("followup data sample --customers 5", tmp_path).returncode == 0
     (tmp_path / "script.yaml").write_text(blocks("yaml")[0], encoding="utf-8")

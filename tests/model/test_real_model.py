@@ -21,14 +21,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.model]
 
 MAX_STEPS = 4
 GOALS = [
-    ("帮我判断 user_123 最近是否需要重点跟进", "narrow", 25.0),
-    ("最近要不要跟进？", "narrow", 8.0),
-    ("请为 user_123 创建一个跟进任务", "narrow", 8.0),
-    ("user_404 要跟进吗", "free", 8.0),
-    ("Does user_456 need priority follow-up?", "narrow", 25.0),
-    ("Does user_123 need priority follow-up?", "free", 8.0),
-    ("How many open tickets does user_123 have?", "free", 8.0),
-    ("Create a follow-up task for user_123 if it needs one", "free", 8.0),
+    ("帮我判断 user_123 最近是否需要重点跟进", "narrow", 16.0),
+    ("最近要不要跟进？", "narrow", 6.0),
+    ("请为 user_123 创建一个跟进任务", "narrow", 6.0),
+    ("user_404 要跟进吗", "free", 6.0),
+    ("Does user_456 need priority follow-up?", "narrow", 16.0),
+    ("Does user_123 need priority follow-up?", "free", 6.0),
+    ("How many open tickets does user_123 have?", "free", 6.0),
+    ("Create a follow-up task for user_123 if it needs one", "free", 6.0),
 ]
 """Both languages, with and without an id, with a customer nobody knows, with a wish for a write; and
 the seconds that a run may work: two that get to the end, and six that need not."""

@@ -26,6 +26,7 @@ from followup_agent import (
     ToolCalled,
     UnknownThread,
 )
+from followup_agent.state import GRAPH_VERSION
 
 pytestmark = pytest.mark.slow  # each opens real databases, several times over
 
@@ -283,7 +284,7 @@ def test_a_thread_of_another_version_is_refused_and_left_alone(
             lambda: agent.get("t"),
             lambda: agent.fork("t", 0),
         ):
-            with pytest.raises(IncompatibleThread, match="version 2 of the graph"):
+            with pytest.raises(IncompatibleThread, match=f"version {GRAPH_VERSION} of the graph"):
                 call()
     monkeypatch.undo()
     with FollowupAgent.open(home=home, clock=lambda: NOW) as agent:
