@@ -8,6 +8,7 @@ import pytest
 
 from followup_agent.cli.start import FAILED, OK, USAGE, _run
 
+pytestmark = pytest.mark.slow
 WRONG = """
 - name: wrong-zh
   input: 帮我判断 user_456 最近是否需要重点跟进
