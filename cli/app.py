@@ -264,7 +264,7 @@ def doctor(
     probe: Annotated[
         bool,
         typer.Option(
-            "--probe", help="Try the configured model out: seven small requests to its server."
+            "--probe", help="Try the configured model out: six small requests to its server."
         ),
     ] = False,
     as_json: Json = False,

@@ -33,7 +33,7 @@ FOREIGN = ("OPENAI_BASE_URL", *SECRETS)
 def doctor(*, probe: bool, as_json: bool, home: Path | None) -> int:
     """Print settings and checks; exit 2 when something is wrong.
 
-    `probe` sends the configured model seven small requests, and remembers the output method.
+    `probe` sends the configured model six small requests, and remembers the output method.
     """
     dotenv = _dotenv()
     given: dict[str, Any] = {"home": home} if home is not None else {}

@@ -1,6 +1,6 @@
 """Try a model out: which output methods its server takes, and whether it decides sensibly.
 
-Four requests for the methods and three for the sense, each a small made-up round with one right
+Four requests for the methods and two more for the sense, each a small made-up round with one right
 kind of decision. The answers say nothing of quality beyond that: `followup eval run` does.
 """
 

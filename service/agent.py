@@ -130,7 +130,7 @@ class FollowupAgent:
                 finally:
                     with CancelScope(shield=True):
                         await agent.adrain()
-                        if hasattr(context.planner, "aclose"):
+                        if planner_object is None and hasattr(context.planner, "aclose"):
                             await context.planner.aclose()
                     heart.cancel()
         finally:
