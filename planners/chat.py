@@ -148,10 +148,17 @@ class _Chat(ChatOpenAI):
             "/chat/completions", body={**payload, **extra}, cast_to=httpx2.Response
         )
         reply, reported = _as_sent(response.content)
+        counted = usage_of(reported, None)
         message = AIMessage(
-            reply.text,
-            response_metadata={"finish_reason": reply.finish_reason},
+            reply.shown,
+            response_metadata={"finish_reason": reply.finish_reason, "model_name": self.model_name},
             additional_kwargs={"reply": reply, "usage": reported},
+            usage_metadata={  # for callbacks and traces
+                "input_tokens": counted["input_tokens"],
+                "output_tokens": counted["output_tokens"],
+                "total_tokens": counted["input_tokens"] + counted["output_tokens"],
+                "input_token_details": {"cache_read": counted["cached_input_tokens"]},
+            },
         )
         return ChatResult(generations=[ChatGeneration(message=message)])
 
