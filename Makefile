@@ -18,7 +18,10 @@ demo: $(VENV)/base
 	@echo
 	@$(BIN)/followup ask 'Does user_456 need priority follow-up?' --planner rules --home $(DEMO_HOME)
 
-test: lint type unit evals slow model crash
+# The type checker and the small model take one core each: side by side.
+test: lint
+	$(MAKE) -j2 --output-sync=target type model
+	$(MAKE) unit evals slow crash
 
 unit: $(VENV)/dev
 	$(BIN)/pytest -q -n auto tests -m "not slow"
