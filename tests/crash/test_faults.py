@@ -74,7 +74,7 @@ def small_disk(tmp_path: Path) -> Any:
     folder = tmp_path / "disk"
     folder.mkdir()
     made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(folder)], check=False, capture_output=True
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=False, capture_output=True
     )  # fmt: skip
     if made.returncode != 0:
         pytest.skip("this machine lets nobody mount a tmpfs")

@@ -34,7 +34,7 @@ steps = st.lists(
 
 
 @settings(
-    max_examples=20,
+    max_examples=12,
     deadline=None,
     derandomize=True,  # the same stories in every CI run; comment it out to look for others
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
