@@ -20,11 +20,11 @@ class Update(TypedDict):
     """What this node writes. `decision` None: the reply was unusable."""
 
     decision: Decision | None
-    planner: str
+    planner: NotRequired[str]
     needs_approval: bool
     current_step: int
     counters: Counters
-    usage: Usage
+    usage: NotRequired[Usage]
     rounds: NotRequired[list[Round]]
     last_error: NotRequired[RunError]
     stop_reason: NotRequired[StopReason]
@@ -43,9 +43,8 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
         + math.ceil((context.monotonic() - started) * 1000),
         "handed_back": state["counters"]["handed_back"] + planned.handed_back,
     }
-    usage = added(state["usage"], planned.usage)
     if planned.failure is not None or planned.decision is None:
-        return _unusable(state, context, planned, counters, usage)
+        return {**_unusable(state, context, planned, counters), **_spent(state, context, planned)}
     decision: Decision = planned.decision  # type: ignore[assignment] # validated by _plan
     tool_name = decision["tool_name"] if decision["type"] == "tool" else None
     log.emit(
@@ -59,15 +58,31 @@ async def planner(state: AgentState, context: AgentContext) -> Update:
         planner=_traced(planned) or None,
         state={"status": state["status"]},
     )
-    return Update(
+    update = Update(
         decision=decision,
-        planner=context.planner.name,
         needs_approval=tool_name is not None and context.tools.registry.is_write(tool_name),
         current_step=step,
         counters={**counters, "invalid_decisions": 0},
-        usage=usage,
         rounds=[Round(step=step, decision=decision)],
     )
+    return {**update, **_spent(state, context, planned)}
+
+
+class Spent(TypedDict, total=False):
+    """What changes only with a model: a channel that is not written costs nothing."""
+
+    planner: str
+    usage: Usage
+
+
+def _spent(state: AgentState, context: AgentContext, planned: Planned) -> Spent:
+    """Who decided, where that is another than before, and what it cost."""
+    spent = Spent()
+    if context.planner.name != state["planner"]:
+        spent["planner"] = context.planner.name
+    if planned.usage["model_calls"]:
+        spent["usage"] = added(state["usage"], planned.usage)
+    return spent
 
 
 async def _plan(state: AgentState, context: AgentContext) -> Planned:
@@ -105,7 +120,7 @@ def _own_copy(state: AgentState) -> AgentState:
 
 
 def _unusable(
-    state: AgentState, context: AgentContext, planned: Planned, counters: Counters, usage: Usage
+    state: AgentState, context: AgentContext, planned: Planned, counters: Counters
 ) -> Update:
     """No decision: counted, and told with the id under which the details are kept."""
     failure = planned.failure or PlannerFailure(
@@ -125,11 +140,9 @@ def _unusable(
     )
     update = Update(
         decision=None,
-        planner=context.planner.name,
         needs_approval=False,
         current_step=state["current_step"] + 1,
         counters={**counters, "invalid_decisions": counters["invalid_decisions"] + 1},
-        usage=usage,
         last_error=error,
     )
     if failure.ends is not None:
