@@ -38,6 +38,8 @@ StopReason = Literal[
     "recursion_limit",
     "internal",
 ]
+USED_UP: frozenset[StopReason] = frozenset({"max_steps", "deadline", "budget"})
+"""A limit was met, and nothing went wrong: the run concludes from what it has found."""
 Coverage = Literal["found", "empty", "failed", "not_checked"]
 Priority = Literal["high", "medium", "low", "none", "undetermined"]
 GoalKind = Literal["judgement", "activity", "orders", "tickets", "task", "unclear"]
@@ -432,6 +434,17 @@ def time_left_s(state: AgentState) -> float | None:
     """Seconds until the run's deadline, never below 0; None when it has none."""
     deadline_s = state["limits"]["deadline_s"]
     return None if deadline_s is None else max(0.0, deadline_s - worked_s(state))
+
+
+def budget_spent(state: AgentState) -> bool:
+    """Whether the run has used as much of a model as it may, by what the server has reported."""
+    usage, limits = state["usage"], state["limits"]
+    used = (
+        (usage["model_calls"], limits["model_calls"]),
+        (usage["input_tokens"] + usage["output_tokens"], limits["tokens"]),
+        (usage["cost"], limits["cost"]),
+    )
+    return any(limit is not None and spent >= limit for spent, limit in used)
 
 
 def facts_of(state: AgentState) -> dict[str, Fact]:

@@ -23,6 +23,7 @@ from followup_agent.judgement.judge import (
 )
 from followup_agent.judgement.policy import Policy
 from followup_agent.state import (
+    USED_UP,
     AgentState,
     Evidence,
     ModelView,
@@ -55,7 +56,7 @@ def conclude(
     """
     state = {**state, "evidence": current_evidence(state["evidence"], state["tool_history"])}
     verdict = _verdict(state, policy)
-    gave_up = stop_reason not in ("finish", "max_steps", "deadline", "budget")
+    gave_up = stop_reason != "finish" and stop_reason not in USED_UP
     if stop_reason == "finish" and not state["tool_history"]:
         stop_reason = "no_progress"  # finished before anything was looked at
     answered = not gave_up and is_answered(state, verdict)
@@ -79,8 +80,9 @@ def conclude(
 def _draft_of(state: AgentState) -> str:
     """The planner's own answer, when it has finished with one."""
     decision = state["decision"]
-    finished = decision is not None and decision["type"] == "finish"
-    return decision["answer_draft"].strip() if finished and decision else ""  # type: ignore[typeddict-item]
+    if decision is None or decision["type"] != "finish":
+        return ""
+    return decision["answer_draft"].strip()
 
 
 def is_answered(state: AgentState, verdict: Verdict | None) -> bool:

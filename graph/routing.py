@@ -25,7 +25,14 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from typing_extensions import override
 
 from followup_agent.service.errors import InvalidGoal
-from followup_agent.state import AgentInput, AgentState, StopReason, time_left_s
+from followup_agent.state import (
+    USED_UP,
+    AgentInput,
+    AgentState,
+    StopReason,
+    budget_spent,
+    time_left_s,
+)
 
 MAX_FAILURES_IN_A_ROW = 2
 """Failed calls in a row that end a run. Seed document, section 9.3: one retry, then stop."""
@@ -51,8 +58,6 @@ ENDED_BY_A_NODE: Mapping[StopReason | None, StopReason] = {
     for reason in ("cancelled", "internal", "planner_failed", "model_refused", "deadline", "budget")
 }
 """Reasons a node writes itself, for what only it has seen; all others are counted here."""
-USED_UP = frozenset({"max_steps", "deadline", "budget"})
-"""A limit was met, and nothing went wrong: the run concludes from what it has found."""
 
 
 def stop_reason(state: AgentState) -> StopReason | None:
@@ -81,17 +86,6 @@ def stop_reason(state: AgentState) -> StopReason | None:
     if state["current_step"] >= state["max_steps"]:
         return "max_steps"
     return None
-
-
-def budget_spent(state: AgentState) -> bool:
-    """Whether the run has used as much of a model as it may."""
-    usage, limits = state["usage"], state["limits"]
-    used = (
-        (usage["model_calls"], limits["model_calls"]),
-        (usage["input_tokens"] + usage["output_tokens"], limits["tokens"]),
-        (usage["cost"], limits["cost"]),
-    )
-    return any(limit is not None and spent >= limit for spent, limit in used)
 
 
 # LangGraph hands the input over merged with the state: on a new thread, with what channels start

@@ -20,7 +20,9 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
 import httpx2
 import openai
@@ -52,12 +54,16 @@ IDLE_S = 30.0
 """How long an idle connection is kept: between two steps of a run lie a tool call or a person."""
 BUSY = frozenset({408, 409, 425, 429})
 
-_ABOUT_THE_METHOD = re.compile(
+_NAMES_THE_METHOD = re.compile(
     r"response[_ ]?format|json[_ ]?schema|json[_ ]object|structured[ _]output|tool[_ ]choice"
-    r"|parallel[_ ]tool|\btools?\b|function[ _]call|\bfunctions?\b|guided|grammar|\bstrict\b",
+    r"|parallel[_ ]tool|function[ _]call",
     re.IGNORECASE,
 )
 """How servers name the parameter that they do not know: OpenAI, vLLM, DeepSeek, llama.cpp, Ollama."""
+_MEANS_THE_METHOD = re.compile(
+    r"\btools?\b|\bfunctions?\b|guided|grammar|\bstrict\b", re.IGNORECASE
+)
+"""The same in passing: enough in a refusal, too little in a server's own breakdown (5xx)."""
 _NOT_THE_METHOD = re.compile(
     r"context[_ ](?:length|window)|maximum context|too (?:many|long)|content[_ ](?:policy|filter)"
     r"|ResponsibleAI|quota|billing",
@@ -184,7 +190,8 @@ class Chat:
         self._jitter = jitter
         self._connections = connections
         # OpenAI's own name; servers that imitate its older form know the other.
-        own = endpoint.base_url is None or "openai" in endpoint.base_url
+        host = urlsplit(endpoint.base_url or "https://api.openai.com").hostname or ""
+        own = host.endswith((".openai.com", ".openai.azure.com"))
         self._length_name = "max_completion_tokens" if own else "max_tokens"
         self._lock = threading.Lock()
         # A client lives on the event loop it was first used on, and is gone with it.
@@ -236,8 +243,6 @@ class Chat:
             raise ChatFailed("timeout", text, requests=sent) from error
         except ChatFailed as error:
             error.requests = sent
-            raise
-        except asyncio.CancelledError:
             raise
         except Exception as error:
             raise self._failed(error, sent) from error
@@ -367,7 +372,8 @@ def _as_sent(content: bytes) -> tuple[Reply, Any]:
     except (ValueError, RecursionError):
         whole = content.decode("utf-8", "replace")[:200]
     choices = whole.get("choices") if isinstance(whole, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choices = choices if isinstance(choices, list) else []
+    choice = choices[0] if choices else None
     message = choice.get("message") if isinstance(choice, dict) else None
     if not isinstance(choice, dict) or not isinstance(message, dict):
         said = whole.get("error") if isinstance(whole, dict) else whole
@@ -381,6 +387,7 @@ def _as_sent(content: bytes) -> tuple[Reply, Any]:
         finish_reason=choice.get("finish_reason"),
         refusal=message.get("refusal"),
         reasoning=bool(message.get("reasoning_content") or message.get("reasoning")),
+        choices=len(choices),
     )
     return reply, whole.get("usage")
 
@@ -413,7 +420,8 @@ def is_about_the_method(error: BaseException) -> bool:
     if status not in (400, 404, 415, 422, 500, 501):
         return False
     said = f"{_message_of(error)} {getattr(error, 'param', None) or ''}"
-    return bool(_ABOUT_THE_METHOD.search(said)) and not _NOT_THE_METHOD.search(said)
+    about = _NAMES_THE_METHOD.search(said) or (status < 500 and _MEANS_THE_METHOD.search(said))
+    return bool(about) and not _NOT_THE_METHOD.search(said)
 
 
 def _is_filtered(error: BaseException) -> bool:
@@ -442,6 +450,9 @@ def _retry_after_s(error: BaseException) -> float | None:
             seconds = float(headers.get(name, "")) * unit
             if 0 <= seconds < float("inf"):
                 return seconds
+    with suppress(TypeError, ValueError, KeyError):  # as a date, by the server's own clock
+        until = parsedate_to_datetime(headers["retry-after"])
+        return max(0.0, (until - parsedate_to_datetime(headers["date"])).total_seconds())
     return None
 
 

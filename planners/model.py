@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from followup_agent.answers.conclude import is_answered
 from followup_agent.goals.ids import IdPattern
-from followup_agent.goals.limits import Guidance, OutputMethod
-from followup_agent.graph.routing import budget_spent
+from followup_agent.goals.limits import Guidance
 from followup_agent.judgement.judge import SOURCES, WRITE_TOOL
 from followup_agent.judgement.policy import Policy
 from followup_agent.planners import Planned, PlannerFailure
@@ -27,7 +26,6 @@ from followup_agent.planners.chat import Answer, Chat, ChatFailed, Trouble
 from followup_agent.planners.forms import ASK, FINISH, Forms, Offer
 from followup_agent.planners.methods import Methods
 from followup_agent.planners.needs import (
-    calls_for,
     lack_of,
     left_out,
     task_due,
@@ -38,7 +36,14 @@ from followup_agent.planners.prompt import Prompt, PromptMaker
 from followup_agent.planners.reading import REFUSALS, Misread, read_reply
 from followup_agent.planners.rules import MAX_UNUSABLE_ANSWERS
 from followup_agent.planners.usage import added
-from followup_agent.state import NO_USAGE, AgentState, Decision, Usage, time_left_s
+from followup_agent.state import (
+    NO_USAGE,
+    AgentState,
+    Decision,
+    Usage,
+    budget_spent,
+    time_left_s,
+)
 from followup_agent.tools.outcome import FailureKind
 
 _KIND: dict[Trouble, FailureKind] = {
@@ -121,11 +126,10 @@ class _Failed(Exception):
 
 
 class _Read(NamedTuple):
-    """A reply that was understood, and the prompt and method that it came by."""
+    """A reply that was understood, and the prompt that it came by."""
 
     decision: Decision
     prompt: Prompt
-    method: OutputMethod
 
 
 class _Step:
@@ -135,6 +139,7 @@ class _Step:
         self._planner = planner
         self._state = state
         self._started = planner._monotonic()
+        self._method = planner.methods.current
         self._usage: Usage = NO_USAGE
         self._requests = 0
         self._offer = planner.offer(state)
@@ -146,15 +151,15 @@ class _Step:
         state, prompts = self._state, self._planner.prompts
         handed_back = False
         try:
-            read = await self._decision(self._first_prompt)
+            read = await self._decision(None)
             missing = left_out(state, self._planner.forms.registry.names(), self._planner._policy)
             early = read.decision["type"] == FINISH and bool(missing)
             if early and not state["counters"]["handed_back"]:
                 handed_back = True
                 prompt = prompts.too_early(
-                    read.prompt, read.method, read.decision, state["language"], missing
+                    read.prompt, self._method, read.decision, state["language"], missing
                 )
-                read = await self._decision(lambda _: prompt)
+                read = await self._decision(prompt)
         except _Failed as failed:
             return self._planned(None, failed.failure, handed_back=handed_back)
         return self._planned(read.decision, None, handed_back=handed_back)
@@ -162,11 +167,10 @@ class _Step:
     def _planned(
         self, decision: Decision | None, failure: PlannerFailure | None, *, handed_back: bool
     ) -> Planned:
-        method = self._planner.methods.current
         trace: dict[str, Any] = {
             "model": self._planner.name,
-            "method": method,
-            "promptHash": self._planner.prompts.hash(self._state["language"], method),
+            "method": self._method,
+            "promptHash": self._planner.prompts.hash(self._state["language"], self._method),
             "requests": self._requests,
             "repaired": self._repaired,
             "handedBack": handed_back,
@@ -179,46 +183,41 @@ class _Step:
             trace=trace,
         )
 
-    def _first_prompt(self, method: OutputMethod) -> Prompt:
-        state = self._state
-        unusable = state["counters"]["invalid_decisions"] and state["last_error"]
-        return self._planner.prompts.make(
-            state,
-            method,
-            offer=self._offer,
-            why_not=state["last_error"]["message"] if unusable and state["last_error"] else None,
-        )
+    def _first_prompt(self) -> Prompt:
+        state, why_not = self._state, None
+        if state["counters"]["invalid_decisions"] and state["last_error"] is not None:
+            why_not = state["last_error"]["message"]
+        return self._planner.prompts.make(state, self._method, offer=self._offer, why_not=why_not)
 
-    async def _decision(self, make_prompt: Callable[[OutputMethod], Prompt]) -> _Read:
-        """One decision, with one repair a step; _Failed when there is none."""
+    async def _decision(self, prompt: Prompt | None) -> _Read:
+        """One decision, with one repair a step; _Failed when there is none.
+
+        None: the prompt of the round, made again when the output method turns out to be another.
+        """
         planner, language = self._planner, self._state["language"]
-        method = planner.methods.current
-        prompt = make_prompt(method)
         longest = planner.chat.endpoint.max_output_tokens
         while True:
+            asked = prompt or self._first_prompt()
             try:
-                answer = await self._ask(prompt, method, longest)
+                answer = await self._ask(asked, longest)
             except ChatFailed as error:
-                if error.trouble == "method" and planner.methods.refused(method):
-                    method = planner.methods.current
-                    prompt = make_prompt(method)
+                if error.trouble == "method" and planner.methods.refused(self._method):
+                    self._method = planner.methods.current
                     continue
                 raise _Failed(self._not_answered(error)) from error
             try:
-                decision = read_reply(answer.reply, method, planner.forms, self._offer)
+                decision = read_reply(answer.reply, self._method, planner.forms, self._offer)
             except Misread as error:
                 if self._repaired or error.fault == "content_filter":
                     raise _Failed(_misread(error, answer)) from error
                 self._repaired = True
-                prompt = planner.prompts.repair(
-                    prompt, method, answer.reply.shown, language, str(error)
-                )
+                prompt = planner.prompts.repair(asked, answer.reply.shown, language, str(error))
                 longest *= 2 if error.fault == "cut_off" else 1  # never the same limit again
                 continue
-            planner.methods.proved(method)
-            return _Read(decision, prompt, method)
+            planner.methods.proved(self._method)
+            return _Read(decision, asked)
 
-    async def _ask(self, prompt: Prompt, method: OutputMethod, longest: int) -> Answer:
+    async def _ask(self, prompt: Prompt, longest: int) -> Answer:
         """One call, within the run's time and budget."""
         state = self._state
         spent = added(state["usage"], self._usage)
@@ -233,7 +232,7 @@ class _Step:
         try:
             answer = await self._planner.chat.ask(
                 prompt.messages,
-                self._planner.forms.request(method, self._offer, self._subject),
+                self._planner.forms.request(self._method, self._offer, self._subject),
                 tokens=prompt.tokens,
                 within_s=self._left_s(),
                 max_output_tokens=longest,
@@ -256,7 +255,7 @@ class _Step:
 
     def _not_answered(self, error: ChatFailed) -> PlannerFailure:
         """A call without a reply ends the run: what may help has been tried."""
-        out_of_time = self._left_s() is not None and (self._left_s() or 0.0) <= 0.0
+        out_of_time = self._left_s() == 0.0
         filtered = error.trouble == "filtered"
         return PlannerFailure(
             kind=_KIND[error.trouble],
@@ -288,8 +287,7 @@ def offer_of(state: AgentState, forms: Forms, policy: Policy) -> Offer:
     if lack_of(state) is not None:
         return frozenset({ASK})
     verdict = verdict_now(state, policy)
-    subject = state["parsed_goal"]["subjects"][0]
-    called = {call["tool_name"] for call in calls_for(state, subject)}
+    called = {call["tool_name"] for call in state["tool_history"]}
     sources = unasked(state, tools)
     own = [name for name in forms.registry.names("read") if name not in (*SOURCES, *called)]
     offer = {*sources, *own}  # a company's own tools are open until they were used

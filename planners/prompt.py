@@ -20,7 +20,7 @@ from functools import cache
 from html import escape
 from importlib import resources
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from langchain_core.messages import (
     AIMessage,
@@ -35,11 +35,12 @@ from followup_agent.goals.ids import IdPattern
 from followup_agent.goals.limits import MAX_DAYS, MAX_PROMPT_TOKENS, OutputMethod
 from followup_agent.judgement.judge import SOURCES
 from followup_agent.planners.forms import Forms, Offer
+from followup_agent.service.errors import ConfigurationError
 from followup_agent.state import AgentState, Decision, Goal, ToolCallRecord
 from followup_agent.tools.outcome import Language
 
-MAX_RESULT_CHARS = 4_000
-"""Shown of one call's result; the cut is marked."""
+MAX_ROUND_TOKENS = 3_000
+"""Of the results of one round, customers' words included; what is cut is marked."""
 PLACEHOLDER = "<id from the goal>"
 """Stands for a customer id in the examples. No id may hold a blank or a bracket."""
 
@@ -145,6 +146,17 @@ class PromptMaker:
         other._static = self._static  # says nothing of either
         return other
 
+    def check(self) -> "PromptMaker":
+        """Itself; ConfigurationError when instructions and tools leave too little for a run."""
+        for language in get_args(Language):
+            tokens = tokens_of(self.instructions(language, "prompt"))
+            if 2 * tokens > self._max_tokens:
+                raise ConfigurationError(
+                    f"instructions and tools alone take {tokens} of the {self._max_tokens} tokens that "
+                    "a prompt may have: raise FOLLOWUP_MAX_PROMPT_TOKENS, or register fewer tools"
+                )
+        return self
+
     def hash(self, language: Language, method: OutputMethod) -> str:
         """The first 12 hex digits of SHA-256 over the static part: which prompt it was."""
         return self._static_part(language, method)[2]
@@ -208,9 +220,7 @@ class PromptMaker:
             messages[-1] = last.model_copy(update={"content": text})
         return Prompt(messages, tokens + used + sum(map(tokens_of, tail)))
 
-    def repair(
-        self, prompt: Prompt, method: OutputMethod, reply: str, language: Language, why: str
-    ) -> Prompt:
+    def repair(self, prompt: Prompt, reply: str, language: Language, why: str) -> Prompt:
         """The prompt with the unusable reply and what was wrong with it, as data."""
         said = _cut(reply.strip(), language, 600) or "…"
         return prompt.and_then(
@@ -266,7 +276,8 @@ class PromptMaker:
             step, decision = one["step"], one["decision"]
             calls = [call for call in state["tool_history"] if call["step"] == step]
             if calls:
-                results = "\n".join(self._result(call, state) for call in calls)
+                room = MAX_ROUND_TOKENS // len(calls)
+                results = "\n".join(self._result(call, state, room) for call in calls)
                 text = fill(
                     "result", language, step=step, max_steps=state["max_steps"], results=results
                 )
@@ -286,25 +297,25 @@ class PromptMaker:
             echo = json.dumps(decision, ensure_ascii=False)
             yield _Round(pair, calls, tokens_of(echo) + tokens_of(text))
 
-    def _result(self, call: ToolCallRecord, state: AgentState) -> str:
-        """What one call came to, framed. Nothing in it can end the frame."""
+    def _result(self, call: ToolCallRecord, state: AgentState, room: int) -> str:
+        """What one call came to, framed, in so many tokens. Nothing in it can end the frame."""
         language, own = state["language"], call["call_id"]
         lines = [call["result_summary"]]
         if call["success"]:
             found = [item for item in state["evidence"] if item["call_id"] == own]
             # Not the facts: a later call may replace some, and what was sent may not change.
             lines = [f"[{item['id']}] {item['summary']}" for item in found] or lines
-        text = escape(_cut("\n".join(lines), language, MAX_RESULT_CHARS), quote=False)
-        quotes = "".join(
-            f"\n<customer_text>{escape(quote['text'], quote=False)}</customer_text>"
-            for quote in state["quotes"]
-            if quote["call_id"] == own
-        )
+        text = _fit(escape("\n".join(lines), quote=False), language, room)
+        for quote in state["quotes"]:
+            left = room - tokens_of(text)
+            if quote["call_id"] == own and left > 0:
+                words = _fit(escape(quote["text"], quote=False), language, left)
+                text += f"\n<customer_text>{words}</customer_text>"
         why = f" {call['failure_kind']}" if call["failure_kind"] else ""
         # The name may be one that a model made up.
         name = re.sub(r"[^A-Za-z0-9_]", "_", call["tool_name"])[:64]
         head = f'<tool_result call="{own}" tool="{name}" outcome="{call["outcome"]}{why}">'
-        return f"{head}\n{text}{quotes}\n</tool_result>"
+        return f"{head}\n{text}\n</tool_result>"
 
     def _folded(
         self, rounds: Sequence[_Round], state: AgentState, room: int
@@ -421,6 +432,15 @@ def _say(language: Language, key: str, **values: object) -> str:
 def _cut(text: str, language: Language, limit: int) -> str:
     over = len(text) - limit
     return text if over <= 0 else text[:limit] + _say(language, "left_out", count=over)
+
+
+def _fit(text: str, language: Language, tokens: int) -> str:
+    """The text in so many tokens; the cut is marked."""
+    raw = text.encode()
+    if len(raw) <= 3 * tokens:
+        return text
+    kept = raw[: 3 * tokens].decode("utf-8", "ignore")
+    return kept + _say(language, "left_out", count=len(text) - len(kept))
 
 
 def _subjects(goal: Goal, language: Language) -> str:

@@ -76,6 +76,8 @@ class Reply:
     refusal: Any = None
     reasoning: bool = False
     """There is reasoning text beside the content: it is never read."""
+    choices: int = 1
+    """How many the server sent; one was asked for."""
 
     @property
     def text(self) -> str:
@@ -117,6 +119,8 @@ def read_reply(
 
 def _refused(reply: Reply) -> None:
     """Raise for what the server says of the reply itself, before looking into it."""
+    if reply.choices > 1:
+        raise Misread("several_decisions", f"{reply.choices} replies came: send one")
     if reply.finish_reason == "content_filter":
         raise Misread("content_filter", "the server's content filter stopped the reply")
     if isinstance(reply.refusal, str) and reply.refusal.strip():

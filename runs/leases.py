@@ -12,10 +12,10 @@ holder hangs. Whoever takes it over writes a new fence, and what the old holder 
 import secrets
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from filelock import FileLock, Timeout
 from sqlalchemy import Connection, bindparam, or_, select, text
@@ -29,7 +29,17 @@ LEASE_S = 30.0
 _POSTGRES_CLOCK = text("SELECT extract(epoch FROM clock_timestamp())")
 
 
+_ROWS = select(leases.c.thread_id, leases.c.holder, leases.c.fence)
+
 WhenTaken = Callable[[str, Connection], None]
+
+
+class _Lease(NamedTuple):
+    """A row of the table."""
+
+    thread_id: str
+    holder: str
+    fence: int
 
 
 class Liveness(Protocol):
@@ -73,53 +83,81 @@ class Leases:
 
         `when_taken` is called with the thread and the connection, in the same transaction.
         """
-        holder = self._take(thread_id, None, when_taken)
-        if holder is not None and self._alive.is_dead(holder):
-            holder = self._take(thread_id, holder, when_taken)
-        if holder is not None:
+        other = self._take(thread_id, None, when_taken)
+        if other is not None and self._is_left(other):
+            other = self._take(thread_id, other.fence, when_taken)
+        if other is not None:
             raise ThreadBusy(f"thread {thread_id} is being written to by another call; try again")
 
-    def _take(self, thread_id: str, dead: str | None, when_taken: WhenTaken | None) -> str | None:
-        """None when taken, else who holds it."""
-        with self._database.writing() as connection:
-            holder = self._try(connection, thread_id, dead)
-            if holder is None and when_taken is not None:
-                when_taken(thread_id, connection)
-        return holder
+    def _take(
+        self, thread_id: str, left: int | None, when_taken: WhenTaken | None
+    ) -> "_Lease | None":
+        """None when taken, else the lease that is in the way. `left`: the fence of a dead one."""
+        fence = secrets.randbits(62)
+        try:
+            with self._database.writing() as connection:
+                other = self._try(connection, thread_id, fence, left)
+                if other is None and when_taken is not None:
+                    when_taken(thread_id, connection)
+        except BaseException:
+            self._forget(thread_id, fence)  # the row may be there all the same: it is left
+            raise
+        return other
 
-    def _try(self, connection: Connection, thread_id: str, dead: str | None) -> str | None:
-        fence, now = secrets.randbits(62), self._now(connection)
+    def _try(
+        self, connection: Connection, thread_id: str, fence: int, left: int | None
+    ) -> "_Lease | None":
+        now = self._now(connection)
         values = {
             "thread_id": thread_id,
             "holder": self.holder,
             "fence": fence,
             "expires_at": now + self.lease_s,
         }
-        taken = connection.execute(self._taking, {**values, "now": now, "dead": dead or ""})
+        taken = connection.execute(self._taking, {**values, "now": now, "left": left})
         if taken.scalar() == fence:
             self._held[thread_id] = fence
             return None
-        holder = connection.execute(
-            select(leases.c.holder).where(leases.c.thread_id == thread_id)
-        ).scalar()
-        return holder or self.holder  # given back in this moment: busy all the same
+        row = connection.execute(_ROWS.where(leases.c.thread_id == thread_id)).first()
+        if row is None:  # given back in this moment: busy all the same
+            return _Lease(thread_id, self.holder, self._held.get(thread_id, 0))
+        return _Lease(*row)
 
     def _statement(self) -> Any:
-        """Insert the lease, or take over one that has run out or whose holder is dead."""
+        """Insert the lease, or take over one that has run out or was left."""
         insert = self._database.insert(leases)
         insert = insert.values({column.name: bindparam(column.name) for column in leases.c})
-        free = or_(leases.c.expires_at < bindparam("now"), leases.c.holder == bindparam("dead"))
+        free = or_(leases.c.expires_at < bindparam("now"), leases.c.fence == bindparam("left"))
         return insert.on_conflict_do_update(
             index_elements=["thread_id"],
             set_={name: insert.excluded[name] for name in ("holder", "fence", "expires_at")},
             where=free,
         ).returning(leases.c.fence)
 
-    def release(self, thread_id: str, connection: Connection) -> bool:
-        """Give the lease back; whether it was still ours."""
-        fence = self._held.pop(thread_id, None)
-        ours = leases.delete().where(leases.c.thread_id == thread_id, leases.c.fence == fence)
-        return connection.execute(ours).rowcount == 1
+    def _is_left(self, lease: "_Lease") -> bool:
+        """Whether nobody writes under it any more: its holder is dead, or it is our own and was not
+        given back, because the database was away just then."""
+        if lease.holder == self.holder:
+            return self._held.get(lease.thread_id) != lease.fence
+        return self._alive.is_dead(lease.holder)
+
+    @contextmanager
+    def releasing(self, thread_id: str) -> Iterator[tuple[Connection, bool]]:
+        """Give the lease back in a transaction of its own, and say whether it was still ours.
+
+        What goes wrong leaves a row that nobody writes under, and that anybody here may take over.
+        """
+        fence = self._held.get(thread_id)
+        row = (leases.c.thread_id == thread_id, leases.c.fence == fence)
+        try:
+            with self._database.writing() as connection:
+                yield connection, connection.execute(leases.delete().where(*row)).rowcount == 1
+        finally:
+            self._forget(thread_id, fence)
+
+    def _forget(self, thread_id: str, fence: int | None) -> None:
+        if self._held.get(thread_id) == fence:
+            self._held.pop(thread_id, None)
 
     def fence_of(self, thread_id: str) -> int | None:
         """The fence under which this agent writes to the thread, as far as it knows."""
@@ -140,20 +178,16 @@ class Leases:
         with self._database.writing() as connection:
             connection.execute(
                 leases.update()
-                .where(leases.c.holder == self.holder)
+                .where(leases.c.fence.in_(list(self._held.values())))
                 .values(expires_at=self._now(connection) + self.lease_s)
             )
 
     def held(self) -> set[str]:
         """Threads that somebody alive is writing to."""
         with self._database.reading() as connection:
-            rows = connection.execute(
-                select(leases.c.thread_id, leases.c.holder).where(
-                    leases.c.expires_at >= self._now(connection)
-                )
-            ).all()
-        dead = {holder for _, holder in rows if self._alive.is_dead(holder)}
-        return {thread_id for thread_id, holder in rows if holder not in dead}
+            rows = connection.execute(_ROWS.where(leases.c.expires_at >= self._now(connection)))
+            found = [_Lease(*row) for row in rows]
+        return {lease.thread_id for lease in found if not self._is_left(lease)}
 
     def _now(self, connection: Connection) -> float:
         """The database's clock where machines may differ, ours where there is one machine."""

@@ -198,7 +198,7 @@ def make_planner(
     return ModelPlanner(
         chat,
         forms,
-        PromptMaker(forms, ids, settings.zone, max_tokens=settings.max_prompt_tokens),
+        PromptMaker(forms, ids, settings.zone, max_tokens=settings.max_prompt_tokens).check(),
         Methods(settings.output_method, endpoint_name(settings), settings.home, clock),
         policy,
         guidance=settings.guidance,

@@ -132,8 +132,8 @@ class ThreadWriter:
             raise
 
     def _release(self, leg: Leg) -> None:
-        with self._runs.writing() as connection:
-            if self._leases.release(leg.thread_id, connection) and leg.run is not None:
+        with self._leases.releasing(leg.thread_id) as (connection, was_ours):
+            if was_ours and leg.run is not None:
                 entry = entry_of(leg.run, self._context.clock())
                 self.index.record(entry, connection, keep_time=not leg.has_written)
 

@@ -260,7 +260,9 @@ class _Handler(JsonHandler):
 
     def _send(self, status: int, text: str, reply: Reply) -> None:
         content = text.encode("utf-8", "surrogatepass")
-        self.send_response(status)
+        self.send_response_only(status)
+        if "date" not in map(str.lower, reply.headers):
+            self.send_header("Date", self.date_time_string())
         self.send_header("Content-Type", reply.content_type)
         self.send_header("Content-Length", str(len(content)))
         for name, value in reply.headers.items():

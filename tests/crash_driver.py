@@ -91,7 +91,7 @@ def arm(points: Points, *, slow: bool) -> None:
     around(points, TaskTable, "create", "", "after the effect")
     around(points, TaskServer, "create", "", "after the effect")
     around(points, Leases, "acquire", "", "with the lease just taken")
-    around(points, Leases, "release", "before the lease is given back", "")
+    around(points, Leases, "releasing", "before the lease is given back", "")
     for saver in (AsyncSqliteSaver, AsyncPostgresSaver):
         around(points, saver, "aput", "before checkpoint", "after checkpoint")
         around(points, saver, "aput_writes", "before writes", "after writes")

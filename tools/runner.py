@@ -119,10 +119,11 @@ class ToolRunner:
                 return Empty({}), False
             result = tool.result.model_validate(raw)
             text = result.model_dump_json()
+            if len(text.encode()) > MAX_RESULT_BYTES:
+                why = f"{tool.name} returned more than {MAX_RESULT_BYTES} bytes: let it summarise"
+                return Failed("internal", why), False
             tool.result.model_validate_json(text)  # as the updater will read it
             plain = from_json(text)
-            if len(text.encode()) > MAX_RESULT_BYTES:
-                return Failed("internal", f"{tool.name} returned more than it may"), False
             return (Empty(plain) if tool.is_empty(result) else Found(plain)), False
         except GraphBubbleUp:
             raise  # a pause or a stop of the graph is no failure of the tool

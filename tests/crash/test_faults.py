@@ -33,7 +33,9 @@ def test_a_hung_process_is_overtaken_and_its_late_writes_are_refused(
     with world.running():
         assert world.tasks is not None
         hung = processes.start(world, ["aapprove", ["t"]], lease_s=2.0)
+        late = time.monotonic() + 30
         while not world.tasks.busy:
+            assert time.monotonic() < late, processes.wait(hung)
             time.sleep(0.01)
         os.kill(hung[0], signal.SIGSTOP)
         world.tasks.delay_s = 0.0

@@ -17,6 +17,7 @@ from followup_agent.goals.limits import OutputMethod
 from followup_agent.planners.forms import Forms
 from followup_agent.planners.prompt import (
     FIELDS,
+    MAX_ROUND_TOKENS,
     PLACEHOLDER,
     Prompt,
     PromptMaker,
@@ -24,6 +25,7 @@ from followup_agent.planners.prompt import (
     template,
     tokens_of,
 )
+from followup_agent.service.errors import ConfigurationError
 from followup_agent.state import AgentState
 from followup_agent.tools.definition import ToolArgs, ToolDefinition, ToolResult
 from followup_agent.tools.outcome import EvidenceDraft
@@ -226,8 +228,32 @@ async def test_one_result_is_cut_and_the_cut_is_marked(
         company, tool("s", "get_long_story"), finish(), finish(), tools=[wordy(50_000)]
     )
     prompt = maker.make(seen[1], "prompt")
-    assert "省略 4" in written(prompt)
-    assert prompt.tokens < 5_000
+    assert re.search("省略 4[0-9]{4} 个字符", written(prompt))
+    assert prompt.tokens < 5_500
+
+
+async def test_a_round_is_bounded_whatever_customers_have_written(
+    company: CustomerDatabase, maker: PromptMaker
+) -> None:
+    """Ten quotes of Chinese after a long result, all of it made of what has to be escaped."""
+    state = (await states(company, tool("t", user_id="user_123"), finish()))[1]
+    quotes = [{"call_id": "c1", "text": "<哭&>" * 200} for _ in range(10)]
+    longer = {
+        **state,
+        "quotes": quotes,
+        "evidence": [{**state["evidence"][0], "summary": "<>" * 500}],
+    }
+    prompt = maker.make(longer, "prompt")  # type: ignore[arg-type]
+    base = maker.make((await states(company, finish(), finish()))[0], "prompt")
+    assert prompt.tokens - base.tokens < MAX_ROUND_TOKENS + 500
+    rounds = written(prompt)[len(written(base)) :]  # the instructions name the tag too
+    assert rounds.count("<customer_text>") == rounds.count("</customer_text>") > 0
+
+
+def test_tools_that_leave_no_room_for_a_run_are_refused(forms: Forms) -> None:
+    with pytest.raises(ConfigurationError, match="FOLLOWUP_MAX_PROMPT_TOKENS"):
+        PromptMaker(forms, IdPattern(), SHANGHAI, max_tokens=3_000).check()
+    PromptMaker(forms, IdPattern(), SHANGHAI).check()
 
 
 async def test_over_the_cap_the_oldest_rounds_are_folded_into_their_facts(

@@ -377,6 +377,55 @@ async def test_a_long_retry_after_ends_the_call_and_is_told(company: CustomerDat
     assert "wait 90 s" in state["last_error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("text", "requests"),
+    [
+        ("the function timed out in tool worker 3", MAX_REQUESTS),
+        ("strict mode of the cache failed", MAX_REQUESTS),
+        ("unsupported response_format", 1),
+    ],
+)
+async def test_a_broken_server_is_not_taken_for_one_that_lacks_a_method(
+    text: str, requests: int, company: CustomerDatabase, tmp_path: Path
+) -> None:
+    """A word in passing changes no method; the parameter's name does, and the next one is tried."""
+    bad = {"status": 500, "error": {"message": text}, "times": requests}
+    with OpenAIServer([bad, *THREE, DONE]).running() as server:
+        state, _ = await ask(server, company, method="auto", folder=tmp_path)
+    if requests == 1:
+        assert judged(state)
+        assert "function_calling" in (tmp_path / "output_methods.json").read_text("utf-8")
+    else:
+        assert state["stop_reason"] == "planner_failed"
+        assert len(server.requests) == MAX_REQUESTS
+        assert not (tmp_path / "output_methods.json").exists()
+
+
+async def test_a_retry_after_may_be_a_date(company: CustomerDatabase) -> None:
+    """Of the server's own clock."""
+    later = {
+        "date": "Mon, 02 Mar 2026 07:30:00 GMT",
+        "retry-after": "Mon, 02 Mar 2026 07:31:30 GMT",
+    }
+    with OpenAIServer(then={"status": 503, "headers": later, "error": {}}).running() as server:
+        state, _ = await ask(server, company)
+    assert len(server.requests) == 1  # 90 s is longer than anybody waits
+    assert state["stop_reason"] == "planner_failed"
+
+
+async def test_two_choices_are_two_decisions(company: CustomerDatabase) -> None:
+    """A server that sends more replies than were asked for has decided nothing."""
+    choice = {
+        "message": {"role": "assistant", "content": json.dumps(DONE)},
+        "finish_reason": "stop",
+    }
+    both = {"raw": json.dumps({"choices": [choice, choice]})}
+    with OpenAIServer([both, *THREE, DONE]).running() as server:
+        state, _ = await ask(server, company)
+    assert judged(state)
+    assert "2 replies came" in server.bodies[1]["messages"][-1]["content"]
+
+
 async def test_a_short_retry_after_is_kept(company: CustomerDatabase) -> None:
     """B41."""
     wait = {"status": 429, "headers": {"retry-after-ms": "150"}, "error": {"message": "slow"}}
@@ -419,6 +468,24 @@ async def test_what_was_found_by_the_deadline_may_suffice(company: CustomerDatab
         state, _ = await ask(server, company, harness={"budget": {**NO_LIMITS, "deadline_s": 0.6}})
     assert (state["status"], state["stop_reason"]) == ("completed", "deadline")
     assert state["verdict"]["needs_followup"] is True
+
+
+async def test_a_deadline_counts_over_resumes_and_not_the_time_of_a_person(
+    company: CustomerDatabase,
+) -> None:
+    question = {"decision": {"type": "ask_user", "question": "Which?", "reason": "no id"}}
+    with OpenAIServer([{**question, "delay_s": 0.4}, THREE[2], {"hang": True}]).running() as server:
+        own = planner(server)
+        rig = Harness(company, own, budget={**NO_LIMITS, "deadline_s": 0.9})
+        await rig.ask("Does this customer need follow-up?")
+        await asyncio.sleep(0.7)  # a person thinks
+        started = time.monotonic()
+        state = await rig.resume("user_123")
+        elapsed = time.monotonic() - started
+        await own.aclose()
+    assert (state["status"], state["stop_reason"]) == ("completed", "deadline")
+    assert len(server.requests) == 3
+    assert elapsed < 0.8  # what the first leg had left, not all of it again
 
 
 async def test_a_tool_gets_no_more_than_what_is_left_of_the_run(company: CustomerDatabase) -> None:

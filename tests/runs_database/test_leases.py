@@ -22,10 +22,10 @@ def database(tmp_path: Path) -> Iterator[RunsDatabase]:
         yield opened
 
 
-def release(leases: Leases, database: RunsDatabase, thread: str = "t") -> None:
+def release(leases: Leases, thread: str = "t") -> None:
     """Give a lease back."""
-    with database.writing() as connection:
-        leases.release(thread, connection)
+    with leases.releasing(thread):
+        pass
 
 
 def check(leases: Leases, database: RunsDatabase, thread: str = "t") -> None:
@@ -42,7 +42,7 @@ def test_the_loser_is_told_at_once_and_a_lease_given_back_is_free(database: Runs
                 loser.acquire("t")
         two.acquire("other")
         assert one.held() == {"t", "other"}
-        release(one, database)
+        release(one)
         two.acquire("t")
         check(two, database)
 
@@ -78,7 +78,7 @@ def test_a_hung_holder_is_fenced_out_and_its_late_write_refused(database: RunsDa
         with pytest.raises(LeaseLost, match="taken over"):
             check(hung, database)
         check(other, database)
-        release(hung, database)  # must not take the other's lease away
+        release(hung)  # must not take the other's lease away
         check(other, database)
         hung.renew()
         check(other, database)
@@ -97,6 +97,53 @@ def test_a_lease_that_is_renewed_lasts(database: RunsDatabase) -> None:
         with pytest.raises(ThreadBusy):
             other.acquire("t")
         check(busy, database)
+
+
+def test_a_lease_that_could_not_be_given_back_is_taken_over_at_once(database: RunsDatabase) -> None:
+    """The database was away in that moment: the row stays, and its agent lives on."""
+    now = [1000.0]
+    with closing(Leases(database, clock=lambda: now[0])) as leases:
+        leases.acquire("t")
+        leases.acquire("renewed")
+        with pytest.raises(ConnectionError), leases.releasing("t"):
+            raise ConnectionError
+        assert leases.held() == {"renewed"}
+        now[0] += 20
+        leases.renew()
+        leases.acquire("t")
+        check(leases, database)
+        with pytest.raises(ThreadBusy):
+            leases.acquire("t")
+
+
+def test_a_lease_left_behind_ends_however_long_its_agent_lives(database: RunsDatabase) -> None:
+    now = [1000.0]
+    clock = lambda: now[0]  # noqa: E731
+    with (
+        closing(Leases(database, clock=clock)) as agent,
+        closing(Leases(database, clock=clock)) as other,
+    ):
+        agent.acquire("kept")
+        agent.acquire("t")
+        with pytest.raises(ConnectionError), agent.releasing("t"):
+            raise ConnectionError
+        for _ in range(2):
+            now[0] += 20
+            agent.renew()  # what it still holds, and no more
+        other.acquire("t")
+        with pytest.raises(ThreadBusy):
+            other.acquire("kept")
+
+
+def test_a_lease_whose_taking_failed_is_nobodys(database: RunsDatabase) -> None:
+    def fail(*_: object) -> None:
+        raise ConnectionError
+
+    with closing(Leases(database)) as leases:
+        with pytest.raises(ConnectionError):
+            leases.acquire("t", fail)
+        assert leases.fence_of("t") is None
+        leases.acquire("t")
 
 
 def test_writing_without_a_lease_is_refused(database: RunsDatabase) -> None:
