@@ -14,9 +14,19 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 data = typer.Typer(
-    name="data", help="Fill the business database.", no_args_is_help=True, rich_markup_mode=None
+    name="data",
+    help="Fill the business database, check it, map an export to it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 app.add_typer(data)
+policy = typer.Typer(
+    name="policy",
+    help="The judgement policy: what counts how much, and how a score arose.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(policy)
 threads = typer.Typer(
     name="threads",
     help="What ran, and what waits; export and forget old threads.",
@@ -312,26 +322,49 @@ def data_sample(
 
 @data.command("import")
 def data_import(
-    customers: Annotated[Path | None, typer.Option("--customers", help="CSV of customers.")] = None,
-    activity: Annotated[
-        Path | None, typer.Option("--activity", help="CSV of activity events.")
+    customers: Annotated[
+        Path | None, typer.Option("--customers", help="File of customers.")
     ] = None,
-    orders: Annotated[Path | None, typer.Option("--orders", help="CSV of orders.")] = None,
-    tickets: Annotated[Path | None, typer.Option("--tickets", help="CSV of tickets.")] = None,
+    activity: Annotated[
+        Path | None, typer.Option("--activity", help="File of activity events.")
+    ] = None,
+    orders: Annotated[Path | None, typer.Option("--orders", help="File of orders.")] = None,
+    tickets: Annotated[Path | None, typer.Option("--tickets", help="File of tickets.")] = None,
     mapping: Annotated[
-        Path | None, typer.Option("--map", help="Mapping file for CSV files of another form.")
+        Path | None, typer.Option("--map", help="Mapping file, for files of another form.")
     ] = None,
     folder: Annotated[
         Path | None,
         typer.Option("--from", help="Folder of the mapping's files. Default: the mapping's own."),
     ] = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", help="Zone of times without one. Default: UTC.")
+    ] = None,
+    time_format: Annotated[
+        str | None, typer.Option("--time-format", help="Form of times, e.g. '%d/%m/%Y %H:%M'.")
+    ] = None,
+    decimal: Annotated[
+        str | None, typer.Option("--decimal", help="What stands before cents: . or ,")
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="E.g. cp1252. UTF-8 and GB18030 are found out.")
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="Between cells. Default: found out.")
+    ] = None,
+    rejects: Annotated[
+        Path | None, typer.Option("--rejects", help="CSV file to keep the bad rows in.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="One bad row refuses the whole import.")
+    ] = False,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace data that are there.")
+        bool, typer.Option("--replace", help="Also when most of what is there goes.")
     ] = False,
     as_json: Json = False,
     home: Home = None,
 ) -> int:
-    """Load the four relations from CSV files, all of them or nothing."""
+    """Bring the business database in step with an export: CSV or Parquet files."""
     from followup_agent.cli import data as filling
 
     files = {
@@ -341,8 +374,84 @@ def data_import(
         "tickets": tickets,
     }
     return filling.load(
-        files, mapping=mapping, folder=folder, replace=replace, as_json=as_json, home=home
+        files,
+        mapping=mapping,
+        folder=folder,
+        timezone=timezone,
+        time_format=time_format,
+        decimal=decimal,
+        encoding=encoding,
+        delimiter=delimiter,
+        rejects=rejects,
+        strict=strict,
+        replace=replace,
+        as_json=as_json,
+        home=home,
     )
+
+
+@data.command("check")
+def data_check(as_of: AsOf = None, as_json: Json = False, home: Home = None) -> int:
+    """Say what is wrong with the business data; exits with 1 when anything is."""
+    from followup_agent.cli import data as filling
+
+    return filling.check(as_of=as_of, as_json=as_json, home=home)
+
+
+@data.command("map")
+def data_map(
+    files: Annotated[list[Path], typer.Argument(help="The files of an export, CSV or Parquet.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the mapping here. Default: to stdout.")
+    ] = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Propose a mapping file for an export, to be read and edited."""
+    from followup_agent.cli import data as filling
+
+    return filling.propose(files, out=out, as_json=as_json)
+
+
+@policy.command("show")
+def policy_show(
+    segment: Annotated[
+        str | None, typer.Option("--segment", help="As it holds for this segment.")
+    ] = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Print the judgement policy: signals, points, thresholds."""
+    from followup_agent.cli import policy as policies
+
+    return policies.show(segment=segment, as_json=as_json, home=home)
+
+
+@policy.command("check")
+def policy_check(
+    file: Annotated[
+        Path | None, typer.Argument(help="A policy file. Default: the one that is set.")
+    ] = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Validate a policy file, and say where it differs from the package's."""
+    from followup_agent.cli import policy as policies
+
+    return policies.check(file, as_json=as_json, home=home)
+
+
+@policy.command("explain")
+def policy_explain(
+    user: Annotated[str, typer.Argument(help="Customer id.")],
+    as_of: AsOf = None,
+    as_json: Json = False,
+    home: Home = None,
+) -> int:
+    """Show how each point of one customer's score arose, and what would change the verdict."""
+    from followup_agent.cli import policy as policies
+
+    return policies.explain(user, as_of=as_of, as_json=as_json, home=home)
 
 
 Dataset = Annotated[str, typer.Option("--dataset", help="Name of the LangSmith dataset.")]

@@ -10,11 +10,12 @@ from dotenv import dotenv_values
 
 from followup_agent.cli.output import console, print_json
 from followup_agent.cli.start import OK, USAGE
-from followup_agent.customers.database import CustomerDatabase
 from followup_agent.graph.context import utc_now
+from followup_agent.judgement.policy import load_policy
 from followup_agent.planners.methods import Methods
 from followup_agent.planners.usage import load_prices
 from followup_agent.runs.database import RunsDatabase, runs_url
+from followup_agent.service.data import customer_database
 from followup_agent.service.errors import ConfigurationError
 from followup_agent.service.home import make_home
 from followup_agent.service.settings import PREFIX, Settings, load_settings, shown_url
@@ -182,7 +183,7 @@ def _checks(settings: Settings) -> list[dict[str, Any]]:
         return f"{settings.home} can be written"
 
     def customers() -> str:
-        database = CustomerDatabase(settings.customers_database_url)
+        database = customer_database(settings, load_policy(settings.policy))
         try:
             database.check()
         finally:

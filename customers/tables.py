@@ -20,12 +20,13 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
 )
+from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware time: timestamptz where the database has one, UTC text on SQLite."""
+    """An aware time: timestamptz where the database has one; UTC text on SQLite, UTC on MySQL."""
 
     impl = String
     cache_ok = True
@@ -34,6 +35,8 @@ class Instant(TypeDecorator[datetime]):
         """Text on SQLite, a time with zone elsewhere."""
         if dialect.name == "sqlite":
             return dialect.type_descriptor(String(32))
+        if dialect.name in ("mysql", "mariadb"):
+            return dialect.type_descriptor(mysql.DATETIME(fsp=6))
         return dialect.type_descriptor(DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
@@ -43,15 +46,17 @@ class Instant(TypeDecorator[datetime]):
         if value.tzinfo is None:
             raise ValueError(f"{value!r} has no time zone")
         value = value.astimezone(UTC)
-        if dialect.name != "sqlite":
-            return value
-        return value.strftime("%Y-%m-%d %H:%M:%S.") + f"{value.microsecond // 1000:03d}"
+        if dialect.name == "sqlite":
+            return value.replace(tzinfo=None).isoformat(" ", "milliseconds")
+        return value.replace(tzinfo=None) if dialect.name in ("mysql", "mariadb") else value
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         """Read as aware UTC; text without zone is UTC already."""
         if value is None:
             return None
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if not isinstance(moment, datetime):  # a view's date: the day's midnight
+            moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
@@ -72,6 +77,15 @@ def _instant_sqlite(element: Any, compiler: Any, **options: Any) -> str:
     return f"strftime('%Y-%m-%d %H:%M:%f', {compiler.process(element.clauses, **options)})"
 
 
+PRIORITIES = ("low", "normal", "high", "urgent")
+STATUSES = ("placed", "paid", "cancelled", "refunded")
+_OWN: dict[str, Any] = {
+    "mysql_charset": "utf8mb4",
+    "mysql_collate": "utf8mb4_bin",
+    "mysql_engine": "InnoDB",
+}
+"""Ids are compared exactly, and any name can be stored."""
+
 metadata = MetaData()
 
 customers = Table(
@@ -81,6 +95,7 @@ customers = Table(
     Column("name", Text, nullable=False),
     Column("segment", String(100), nullable=False),
     Column("signed_up_at", Instant, nullable=False),
+    **_OWN,
 )
 activity_events = Table(
     "activity_events",
@@ -89,29 +104,33 @@ activity_events = Table(
     Column("occurred_at", Instant, nullable=False),
     Column("kind", String(50), nullable=False),
     Index("ix_activity_events_customer", "customer_id", "occurred_at"),
+    Index("ix_activity_events_time", "occurred_at"),
+    **_OWN,
 )
 orders = Table(
     "orders",
     metadata,
     Column("order_id", String(200), primary_key=True),
     Column("customer_id", String(200), nullable=False, index=True),
-    Column("placed_at", Instant, nullable=False),
+    Column("placed_at", Instant, nullable=False, index=True),
     Column("paid_at", Instant),
     Column("amount", Numeric(14, 2, asdecimal=False), nullable=False),
     Column("currency", String(3), nullable=False),
     Column("status", String(20), nullable=False),
+    **_OWN,
 )
 tickets = Table(
     "tickets",
     metadata,
     Column("ticket_id", String(200), primary_key=True),
     Column("customer_id", String(200), nullable=False, index=True),
-    Column("opened_at", Instant, nullable=False),
+    Column("opened_at", Instant, nullable=False, index=True),
     Column("closed_at", Instant),
     Column("priority", String(20), nullable=False),
     Column("kind", String(50), nullable=False),
     Column("subject", Text, nullable=False),
     Column("body", Text, nullable=False),
+    **_OWN,
 )
 followup_tasks = Table(
     "followup_tasks",
@@ -127,6 +146,7 @@ followup_tasks = Table(
     Column("thread_id", String(200), nullable=False),
     Column("approved_by", String(200), nullable=False),
     Column("created_at", Instant, nullable=False),
+    **_OWN,
 )
 
 READ_RELATIONS = (customers, activity_events, orders, tickets)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from followup_agent.judgement.policy import Policy
+from followup_agent.judgement.policy import Policy, Priorities
 from followup_agent.state import Coverage, Evidence, Priority, Reason, ToolCallRecord, Verdict
 from followup_agent.tools.outcome import Fact, FactValue, Language
 
@@ -72,12 +72,10 @@ def judge(
 ) -> Verdict:
     """The verdict on one customer from what is known; `needs_followup` None when that is too little."""
     coverage = coverage_of(history, subject)
-    signals = _signals(facts, policy)
+    signals = signals_of(facts, policy)
     least = min(100.0, sum(signal.least for signal in signals))
     most = min(100.0, sum(signal.most for signal in signals))
-    line = policy.priorities.medium
-    needs_followup = True if least >= line else False if most < line else None
-    priority = "undetermined" if needs_followup is None else _priority(least, policy)
+    needs_followup, priority = priority_of(least, most, policy.lines(segment_of(facts)))
     calls = {call["call_id"] for call in history if call["args"].get("user_id") == subject}
     cited = [
         item
@@ -104,13 +102,19 @@ def number(facts: Mapping[str, Fact], key: str) -> float | None:
 
 def strongest_signal(facts: Mapping[str, Fact], policy: Policy) -> str | None:
     """The name of the signal that speaks most for follow-up; None when none does."""
-    strongest = max(_signals(facts, policy), key=lambda signal: signal.least)
+    strongest = max(signals_of(facts, policy), key=lambda signal: signal.least)
     return strongest.name if strongest.least > 0 else None
 
 
-def _signals(facts: Mapping[str, Fact], policy: Policy) -> list[Signal]:
-    segment_fact = facts.get("segment")
-    segment = str(segment_fact["value"]) if segment_fact else None
+def segment_of(facts: Mapping[str, Fact]) -> str | None:
+    """The customer's segment; None before any tool has learned it."""
+    fact = facts.get("segment")
+    return str(fact["value"]) if fact else None
+
+
+def signals_of(facts: Mapping[str, Fact], policy: Policy) -> list[Signal]:
+    """What each signal comes to, by the facts there are."""
+    segment = segment_of(facts)
     signals = policy.signals
 
     def of_days(name: str, key: str, days: float | None) -> Signal:
@@ -135,13 +139,15 @@ def _signals(facts: Mapping[str, Fact], policy: Policy) -> list[Signal]:
     ]
 
 
-def _priority(score: float, policy: Policy) -> Priority:
-    lines = policy.priorities
-    if score >= lines.high:
-        return "high"
-    if score >= lines.medium:
-        return "medium"
-    return "low" if score >= lines.low else "none"
+def priority_of(least: float, most: float, lines: Priorities) -> tuple[bool | None, Priority]:
+    """Whether follow-up is needed, and how urgently, by a score between these two."""
+    if least < lines.medium <= most:
+        return None, "undetermined"
+    if least >= lines.high:
+        return True, "high"
+    if least >= lines.medium:
+        return True, "medium"
+    return False, "low" if least >= lines.low else "none"
 
 
 def _reasons(

@@ -6,7 +6,8 @@ FollowupError
 │   ├── InvalidOption          a thread id, a time or a number that is none
 │   └── NoAnswer               a blank answer: the question stays open
 ├── ConfigurationError         settings, home or runs database (exit code 2)
-│   └── CustomerDataError      the business data: missing, locked, broken, another version
+│   ├── CustomerDataError      the business data: missing, locked, broken, another version
+│   └── PolicyError            the company's own policy file
 ├── StorageError               the runs database failed in the middle of a run (exit code 1)
 ├── ShuttingDown               the agent is being closed and takes nothing new (exit code 1)
 └── ThreadError                the thread is not what was thought (exit code 4)
@@ -48,6 +49,10 @@ class ConfigurationError(FollowupError, ValueError):
 
 class CustomerDataError(ConfigurationError):
     """The business data cannot be used."""
+
+
+class PolicyError(ConfigurationError):
+    """The company's own policy file cannot be used; the message names the key."""
 
 
 class StorageError(FollowupError):

@@ -19,6 +19,7 @@ from followup_agent.service.logs import JsonLog
 from followup_agent.service.settings import Settings
 from followup_agent.service.storage import is_storage_error
 from followup_agent.service.wiring import make_context, open_log
+from followup_agent.tasks.table import TaskTable
 from followup_agent.tools.definition import ToolDefinition
 
 
@@ -37,6 +38,8 @@ class Parts:
         self.runs.close()
         if self.context.customers is not None:
             self.context.customers.close()
+        if isinstance(self.context.tasks, TaskTable):
+            self.context.tasks.close()
         self.log.close()
 
 

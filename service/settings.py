@@ -50,6 +50,16 @@ def http_url(url: str) -> str:
     return url
 
 
+def _tasks_url(url: str) -> str:
+    """An HTTP address, or a database URL."""
+    return url if is_database_url(url) else http_url(url)
+
+
+def is_database_url(url: str) -> bool:
+    """Whether it names a database rather than a server over HTTP."""
+    return urlsplit(url).scheme.split("+")[0] in ("sqlite", "postgresql", "mysql", "mariadb")
+
+
 def shown_url(url: str | None) -> str:
     """A model's address for people and logs: no user, no password, no query; OpenAI's for None."""
     parts = urlsplit(url or "https://api.openai.com/v1")
@@ -87,8 +97,19 @@ class Settings(BaseSettings):
         description="Checkpoints, leases and effect ledger: sqlite:///FILE, or "
         "postgresql+psycopg://USER@HOST/NAME. Default: runs.db in the home.",
     )
-    tasks_url: Annotated[str, AfterValidator(http_url)] | None = Field(
-        None, description="Task system over HTTP. Default: followup_tasks in the business data."
+    customers_connections: int = Field(
+        16, ge=1, le=200, description="Connections to the business data that reads share."
+    )
+    query_timeout_s: float = Field(
+        30.0, gt=0, le=3600, description="Seconds after which the database stops a query."
+    )
+    policy: Path | None = Field(
+        None, description="The company's own judgement policy (TOML): what differs from ours."
+    )
+    tasks_url: Annotated[str, AfterValidator(_tasks_url)] | None = Field(
+        None,
+        description="Task system over HTTP, or a database URL for the table followup_tasks. "
+        "Default: that table beside the business data.",
     )
     tenant: str = Field(
         "default",

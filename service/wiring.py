@@ -19,6 +19,7 @@ from followup_agent.planners.rules import RulePlanner
 from followup_agent.runs.database import RunsDatabase, runs_url
 from followup_agent.runs.leases import Leases
 from followup_agent.runs.ledger import SqlLedger
+from followup_agent.service.data import customer_database
 from followup_agent.service.errors import ConfigurationError, InvalidOption
 from followup_agent.service.home import make_home
 from followup_agent.service.logs import JsonLog
@@ -26,6 +27,7 @@ from followup_agent.service.settings import (
     PREFIX,
     Settings,
     http_url,
+    is_database_url,
     load_settings,
     openai_value,
     shown_url,
@@ -72,9 +74,9 @@ def make_context(
     `tools` come on top of the built-in ones. `leases` None: the host sees to one writer per thread.
     ConfigurationError for what cannot be used.
     """
-    database = CustomerDatabase(settings.customers_database_url).check()
+    policy = load_policy(settings.policy)
+    database = customer_database(settings, policy).check()
     ids = customer_ids(settings, database)
-    policy = load_policy()
     try:
         registry = ToolRegistry([*BUILT_IN, *tools])
     except DefinitionError as error:
@@ -109,9 +111,11 @@ def make_context(
 
 
 def task_system(settings: Settings, database: CustomerDatabase) -> TaskSystem:
-    """Where tasks go: the task system that is set, else the table beside the business data."""
+    """Where tasks go: the task system or database that is set, else beside the business data."""
     if settings.tasks_url is None:
         return TaskTable(database)
+    if is_database_url(settings.tasks_url):
+        return TaskTable(CustomerDatabase(settings.tasks_url))
     from followup_agent.tasks.http import TaskServer
 
     return TaskServer(settings.tasks_url)
@@ -120,7 +124,7 @@ def task_system(settings: Settings, database: CustomerDatabase) -> TaskSystem:
 def customer_ids(settings: Settings, database: CustomerDatabase) -> IdPattern:
     """The form of customer ids: as set, else learned from the database."""
     try:
-        with database.engine.connect() as connection:
+        with database.reader.connect() as connection:
             known = [
                 customer_id
                 for order in (customers.c.customer_id, customers.c.customer_id.desc())
@@ -129,7 +133,7 @@ def customer_ids(settings: Settings, database: CustomerDatabase) -> IdPattern:
                 ).scalars()
             ]
     except SQLAlchemyError as error:
-        raise ConfigurationError(f"customer database {database.name}: {error}") from error
+        raise ConfigurationError(database.why(error)) from error
     learned = learn_pattern(str(customer_id) for customer_id in known)
     if settings.customer_id_pattern is None:
         return learned

@@ -1,4 +1,5 @@
-"""Tasks in `followup_tasks`, beside the business data. The key is unique there."""
+"""Tasks in `followup_tasks`, beside the business data or in a database of its own. The key is unique
+there. An account that may INSERT and SELECT will do, where the table is there already."""
 
 from sqlalchemy import Connection, inspect, select
 from sqlalchemy.exc import IntegrityError
@@ -20,7 +21,8 @@ class TaskTable(TaskSystem):
     @override
     async def create(self, key: str, task: NewTask) -> Task:
         def change(connection: Connection) -> Task:
-            connection.execute(CreateTable(followup_tasks, if_not_exists=True))
+            if not inspect(connection).has_table(followup_tasks.name):  # may need no CREATE right
+                connection.execute(CreateTable(followup_tasks, if_not_exists=True))
             row = followup_tasks.insert().values(
                 task_id=f"task_{key[:12]}", idempotency_key=key, **task.model_dump()
             )
@@ -43,6 +45,10 @@ class TaskTable(TaskSystem):
             return _find(connection, key) if known else None
 
         return await self._database.read(query)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
 
 
 def _find(connection: Connection, key: str) -> Task | None:

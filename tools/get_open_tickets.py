@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 from sqlalchemy import Connection, case, func, or_, select
 
+from followup_agent.customers.freshness import require_fresh
 from followup_agent.customers.lookup import (
     CustomerArgs,
     CustomerResult,
@@ -57,6 +58,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
 
     def query(connection: Connection) -> dict[str, object]:
         customer = require_customer(connection, args.user_id, context)
+        require_fresh(connection, "tickets", context)
         require_readable_times(connection, args.user_id, tickets.c.opened_at, tickets.c.closed_at)
         opened_at, closed_at = instant(tickets.c.opened_at), instant(tickets.c.closed_at)
         is_open = (

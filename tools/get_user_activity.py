@@ -6,6 +6,7 @@ from datetime import date
 from pydantic import AwareDatetime, Field
 from sqlalchemy import Connection, func, select
 
+from followup_agent.customers.freshness import require_fresh
 from followup_agent.customers.lookup import (
     CustomerResult,
     WindowArgs,
@@ -41,6 +42,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
 
     def query(connection: Connection) -> dict[str, object]:
         customer = require_customer(connection, args.user_id, context)
+        require_fresh(connection, "activity_events", context)
         require_readable_times(connection, args.user_id, activity_events.c.occurred_at)
         mine = activity_events.c.customer_id == args.user_id
         occurred_at = instant(activity_events.c.occurred_at)

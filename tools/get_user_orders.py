@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pydantic import AwareDatetime, Field
 from sqlalchemy import Connection, func, select
 
+from followup_agent.customers.freshness import require_fresh
 from followup_agent.customers.lookup import (
     CustomerResult,
     WindowArgs,
@@ -45,6 +46,7 @@ async def run(args: Args, context: ToolContext) -> dict[str, object]:
 
     def query(connection: Connection) -> dict[str, object]:
         customer = require_customer(connection, args.user_id, context)
+        require_fresh(connection, "orders", context)
         require_readable_times(connection, args.user_id, orders.c.placed_at, orders.c.paid_at)
         mine = orders.c.customer_id == args.user_id
         placed_at, paid_at = instant(orders.c.placed_at), instant(orders.c.paid_at)

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, text
 
 from followup_agent.customers import database as module
 from followup_agent.customers.database import CustomerDatabase, sqlite_url
+from followup_agent.customers.tables import metadata
 from followup_agent.service.errors import CustomerDataError
 from followup_agent.tools.definition import ToolUnavailable
 
@@ -32,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def database(path: Path) -> Iterator[CustomerDatabase]:
     database = CustomerDatabase(sqlite_url(path))
-    database.create()
+    metadata.create_all(database.engine)
     yield database
     database.close()
 
@@ -81,7 +82,7 @@ def test_a_folder_in_place_of_the_file_is_refused(path: Path) -> None:
 def test_a_locked_database_is_named_as_locked(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BUSY_TIMEOUT_S", 0.02)
     made = CustomerDatabase(sqlite_url(path))
-    made.create()
+    metadata.create_all(made.engine)
     made.close()
     execute(path, "PRAGMA journal_mode=DELETE")
     with closing(sqlite3.connect(path)) as other:
@@ -175,7 +176,8 @@ async def test_a_read_returns_what_the_query_returns(database: CustomerDatabase)
 async def test_a_read_changes_nothing_and_a_write_does(database: CustomerDatabase) -> None:
     insert = text("INSERT INTO customers VALUES ('c1', 'A', 'business', '2026-01-01')")
     count = text("SELECT count(*) FROM customers")
-    await database.read(lambda c: c.execute(insert))
+    with pytest.raises(ToolUnavailable, match="readonly"):
+        await database.read(lambda c: c.execute(insert))
     assert await database.read(lambda c: c.execute(count).scalar_one()) == 0
     await database.write(lambda c: c.execute(insert))
     assert await database.read(lambda c: c.execute(count).scalar_one()) == 1
@@ -269,7 +271,7 @@ async def test_a_locked_database_is_unavailable_in_the_drivers_words(
 ) -> None:
     monkeypatch.setattr(module, "BUSY_TIMEOUT_S", 0.02)
     database = CustomerDatabase(sqlite_url(path))
-    database.create()
+    metadata.create_all(database.engine)
     with closing(sqlite3.connect(path)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(ToolUnavailable, match="locked"):
@@ -286,7 +288,7 @@ async def test_a_query_that_fails_shows_no_customer_data(database: CustomerDatab
 
 async def test_more_calls_than_threads_are_refused_at_once(path: Path) -> None:
     database = CustomerDatabase(sqlite_url(path), max_threads=1)
-    database.create()
+    metadata.create_all(database.engine)
     let_go = threading.Event()
     reading = asyncio.create_task(database.read(lambda _: let_go.wait(5)))
     await asyncio.sleep(0)
@@ -297,14 +299,21 @@ async def test_more_calls_than_threads_are_refused_at_once(path: Path) -> None:
     database.close()
 
 
-async def test_64_reads_at_once_all_get_a_connection(database: CustomerDatabase) -> None:
-    """As many as there are threads: a run must not wait for another one's connection."""
-    together = threading.Barrier(64, timeout=1)
+async def test_200_reads_at_once_share_the_connections(path: Path) -> None:
+    database = CustomerDatabase(sqlite_url(path), connections=4)
+    metadata.create_all(database.engine)
+    under_way, most = [0], [0]
+    lock = threading.Lock()
 
-    def meet(_: object) -> bool:
-        try:
-            return together.wait() >= 0
-        except threading.BrokenBarrierError:
-            return False
+    def read(connection: Connection) -> object:
+        with lock:
+            under_way[0] += 1
+            most[0] = max(most[0], under_way[0])
+        answer = connection.execute(text("SELECT count(*) FROM customers")).scalar_one()
+        with lock:
+            under_way[0] -= 1
+        return answer
 
-    assert all(await asyncio.gather(*(database.read(meet) for _ in range(64))))
+    assert await asyncio.gather(*(database.read(read) for _ in range(200))) == [0] * 200
+    assert most[0] <= 4
+    database.close()

@@ -85,7 +85,7 @@ def test_user_789_is_new_and_has_nothing(company: Rows) -> None:
 def all_times(rows: Rows) -> list[datetime]:
     return [
         value
-        for _, content in rows.by_table()
+        for _, content in rows.by_relation().items()
         for row in content
         for value in row.values()
         if isinstance(value, datetime)

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from followup_agent.customers.database import CustomerDatabase, sqlite_url
+from followup_agent.customers.tables import metadata
 from followup_agent.tools import get_open_tickets, get_user_activity, get_user_orders
 from followup_agent.tools.definition import (
     CustomerNotFound,
@@ -33,7 +34,7 @@ class Business:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.database = CustomerDatabase(sqlite_url(path))
-        self.database.create()
+        metadata.create_all(self.database.engine)
         self.insert("customers", ("user_123", "晨光文旅", "business", "2025-03-02 00:00:00"))
 
     def insert(self, relation: str, *rows: tuple[object, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Business data from CSV files: every fault is named by file, line and column, and none half-loads."""
+"""Business data from files: every fault is named by file, line and column, and none half-loads."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from followup_agent.customers.csv_import import read_files, read_mapping
 from followup_agent.customers.database import CustomerDatabase, sqlite_url
+from followup_agent.customers.importing import Export, _tables
 from followup_agent.customers.load import Rows, replace_all
+from followup_agent.customers.mapping import read_mapping as read_mapping_file
+from followup_agent.customers.rows import Reading, Rejects, typed_rows
 from followup_agent.customers.sample import make_company
 from followup_agent.service.errors import CustomerDataError
 
@@ -49,6 +51,30 @@ def files(tmp_path: Path) -> dict[str, Path]:
     for relation, path in paths.items():
         path.write_text(GOOD[relation], encoding="utf-8")
     return paths
+
+
+def read(export: Export) -> Rows:
+    """The typed rows; the first bad one is raised."""
+    known: set[str] = set()
+    with Rejects() as rejects, _tables(export, rejects, lambda _, table: table) as tables:
+        rows = Rows(
+            **{
+                relation: list(typed_rows(relation, *source, export.reading, rejects, known))
+                for relation, source in tables.items()
+            }
+        )
+    if rejects.shown:
+        raise CustomerDataError(str(rejects.shown[0]))
+    return rows
+
+
+def read_files(files: Mapping[str, Path], reading: Reading | None = None) -> Rows:
+    return read(Export(files=files, reading=reading or Reading()))
+
+
+def read_mapping(path: Path, folder: Path | None = None) -> Rows:
+    mapping = read_mapping_file(path)
+    return read(Export(mapping=(mapping, path), folder=folder, reading=mapping.reading))
 
 
 def refusal(files: Mapping[str, Path]) -> str:
@@ -95,9 +121,9 @@ def test_columns_may_stand_in_any_order_beside_others(files: dict[str, Path]) ->
     ]
 
 
-def test_a_file_with_its_first_line_only_is_an_empty_relation(files: dict[str, Path]) -> None:
+def test_a_file_with_its_first_line_only_is_refused_with_what_to_do(files: dict[str, Path]) -> None:
     files["tickets"].write_text(GOOD["tickets"].splitlines()[0] + "\n", encoding="utf-8")
-    assert read_files(files).tickets == []
+    assert "holds no row: leave tickets out" in refusal(files)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +136,11 @@ def test_a_file_with_its_first_line_only_is_an_empty_relation(files: dict[str, P
         ("customers", f"{'x' * 201},C,business,2025-01-01", "customer_id", "pattern"),
         ("activity_events", "user_1,,login", "occurred_at", "is empty"),
         ("activity_events", ",2026-02-01,login", "customer_id", "is empty"),
-        ("activity_events", "user_1,1772323200,login", "occurred_at", "is '1772323200'"),
+        ("activity_events", "user_1,17723232001,login", "occurred_at", "is '17723232001'"),
+        ("activity_events", "user_1,03/04/2026,login", "occurred_at", "day first or month first"),
         ("orders", "O3,user_1,2026-02-01,,1,CNY,done", "status", "is 'done'"),
         ("orders", "O3,user_1,2026-02-01,,1,cny,paid", "currency", "is 'cny'"),
-        ("orders", 'O3,user_1,2026-02-01,,"1,000",CNY,paid', "amount", "is '1,000'"),
+        ("orders", "O3,user_1,2026-02-01,,1.000 €,EUR,paid", "amount", "thousands or a fraction"),
         ("orders", "O3,user_1,2026-02-01,,nan,CNY,paid", "amount", "is 'nan'"),
         ("orders", "O3,user_1,2026-02-01,,,CNY,paid", "amount", "is empty"),
         ("orders", "O3,user_1,,,1,CNY,paid", "placed_at", "is empty"),
@@ -169,9 +196,12 @@ def test_a_wrong_first_line_is_refused_without_any_row_too(files: dict[str, Path
     assert f"{files['tickets']}: no column 'ticket_id'" in refusal(files)
 
 
-def test_semicolons_in_place_of_commas_are_a_missing_column(files: dict[str, Path]) -> None:
-    files["orders"].write_text(GOOD["orders"].replace(",", ";"), encoding="utf-8")
-    assert "no column 'order_id'" in refusal(files)
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_other_delimiters_are_found_out(files: dict[str, Path], delimiter: str) -> None:
+    plain = read_files(files)
+    for path in (files["orders"], files["activity_events"]):
+        path.write_text(path.read_text("utf-8").replace(",", delimiter), encoding="utf-8")
+    assert read_files(files) == plain
 
 
 @pytest.mark.parametrize("line", ["user_1,2026-02-01", "user_1,2026-02-01,login,more"])
@@ -182,11 +212,20 @@ def test_a_row_with_more_or_fewer_columns_is_named(files: dict[str, Path], line:
     assert "3 columns" in said
 
 
-def test_text_that_is_not_utf_8_is_refused_with_what_to_do(files: dict[str, Path]) -> None:
-    files["customers"].write_bytes(GOOD["customers"].encode("gb18030"))
-    said = refusal(files)
-    assert str(files["customers"]) in said
-    assert "save it as UTF-8" in said
+@pytest.mark.parametrize("encoding", ["gbk", "gb18030", "utf-8-sig", "utf-16"])
+def test_encodings_of_spreadsheets_are_found_out(files: dict[str, Path], encoding: str) -> None:
+    plain = read_files(files)
+    for relation in ("customers", "tickets"):
+        files[relation].write_bytes(GOOD[relation].encode(encoding))
+    assert read_files(files) == plain
+
+
+def test_text_of_another_encoding_is_never_taken_for_chinese(files: dict[str, Path]) -> None:
+    text = GOOD["customers"].replace("晨光文旅", "Café Grün, à côté d'Orléans".replace(",", ""))
+    files["customers"].write_bytes(text.encode("cp1252"))
+    assert "--encoding cp1252" in refusal(files)
+    export = Export(files={"customers": files["customers"]}, encoding="cp1252")
+    assert read(export).customers[0]["name"] == "Café Grün à côté d'Orléans"
 
 
 @pytest.mark.parametrize(
@@ -194,6 +233,13 @@ def test_text_that_is_not_utf_8_is_refused_with_what_to_do(files: dict[str, Path
     [
         (b"", "is empty"),
         (b'customer_id,name,segment,signed_up_at\nuser_1,"A,business,2025-01-01\n', "not a CSV"),
+        (b"customer_id\0name", "is a binary file"),
+        (b"PK\x03\x04 and so on", "is a spreadsheet"),
+        (b"\x1f\x8b and so on", "is compressed"),
+        (b"SQLite format 3\0 and so on", "FOLLOWUP_CUSTOMERS_URL"),
+        (b"PAR1 and so on", "is a damaged Parquet file"),
+        (b"a" * 10_000_002, "more than 10,000,000 characters"),
+        (b"customer_id,name,name,signed_up_at\n", "'name' is named twice"),
     ],
 )
 def test_what_is_no_csv_file_is_refused(files: dict[str, Path], content: bytes, says: str) -> None:
@@ -265,7 +311,7 @@ def test_imported_data_are_not_replaced_unless_told(
     database: CustomerDatabase, is_sample: bool
 ) -> None:
     replace_all(database, rows_of("c1", "c2"), is_sample=False)
-    with pytest.raises(CustomerDataError, match=r"holds 2 customers already.*--replace"):
+    with pytest.raises(CustomerDataError, match=r"2 (customers already|of the 2).*--replace"):
         replace_all(database, rows_of("c3"), is_sample=is_sample)
     assert held(database) == ["c1", "c2"]
     replace_all(database, rows_of("c3"), is_sample=is_sample, replace=True)
@@ -440,9 +486,16 @@ def test_the_files_may_be_in_another_folder(mapping: Path, tmp_path: Path) -> No
     assert str(other / "accounts.csv") in mapping_refusal(moved)
 
 
-def test_a_csv_with_its_first_line_only_is_an_empty_table(mapping: Path, tmp_path: Path) -> None:
+def test_a_query_without_any_row_is_refused(mapping: Path, tmp_path: Path) -> None:
     (tmp_path / "cases.csv").write_text("nr,account,opened,closed,level\n", encoding="utf-8")
-    assert read_mapping(mapping).tickets == []
+    assert "relations.tickets names columns and holds no row" in mapping_refusal(mapping)
+
+
+def test_a_relation_may_be_left_out_of_a_mapping(mapping: Path) -> None:
+    text = mapping.read_text(encoding="utf-8")
+    mapping.write_text(text[: text.index("tickets = ")], encoding="utf-8")
+    rows = read_mapping(mapping)
+    assert (len(rows.orders), rows.tickets) == (2, [])
 
 
 @pytest.mark.parametrize(
@@ -452,6 +505,7 @@ def test_a_csv_with_its_first_line_only_is_an_empty_table(mapping: Path, tmp_pat
         ("timezone", "timezne", "timezne: Extra inputs"),
         ("tickets = '''", "ticketz = '''", "relations.ticket"),
         ("cases = ", '"my cases" = ', "files"),
+        ('"cases.csv"', '{ path = "cases.csv", encoding = "gb12345" }', "is no encoding"),
         ("FROM accounts", "FORM accounts", "relations.customers: near"),
         ("FROM accounts", "FROM acounts", "relations.customers: no such table: acounts"),
         ("lower(tier)", "lower(teir)", "relations.customers: no such column: teir"),
@@ -479,8 +533,8 @@ def test_a_statement_that_is_no_query_is_refused(mapping: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("cases.csv", b"nr,account\nT1\n", "cases.csv, line 2"),
-        ("cases.csv", "nr,account\n晨光,1\n".encode("gbk"), "cases.csv is not UTF-8"),
+        ("cases.csv", b"nr,account,opened,closed,level\nT1\n", "cases.csv, line 2"),
+        ("cases.csv", "nr,account\nCafé é,1\n".encode("cp1252"), "cases.csv is neither UTF-8"),
         ("cases.csv", b"", "cases.csv is empty"),
         ("cases.csv", b"nr,nr,account,opened,closed,level\n1,1,A,2026-02-01,,P1\n", "cases.csv"),
         (

@@ -1,0 +1,468 @@
+"""`followup data map`: propose a mapping for an export, from its column names and its values.
+
+A proposal is for a person to read and edit: what could not be told is written down as a remark, and
+never decided without a word.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from followup_agent.customers.cells import parse_amount, parse_time
+from followup_agent.customers.files import open_table
+from followup_agent.customers.lookup import USER_ID_PATTERN
+from followup_agent.customers.rows import RELATIONS
+from followup_agent.customers.tables import PRIORITIES, STATUSES
+from followup_agent.service.errors import CustomerDataError
+
+SAMPLE_ROWS = 2000
+MAX_FILES = 8
+MOST = 0.95
+"""Share of the values that must be readable for a form to be taken."""
+_UTC = ZoneInfo("UTC")
+
+# Names of columns, without case and punctuation; the first ones fit best.
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    "customers": {
+        "customer_id": "customerid accountid userid clientid memberid custid uid id 客户编号 客户id 客户号 用户id 用户编号 会员编号 会员id 账号",
+        "name": "name customername accountname companyname company fullname clientname 客户名称 客户姓名 名称 公司名称 公司 姓名 用户名",
+        "segment": "segment tier plantier plan level type industry 客户等级 等级 分层 级别 客户类型 套餐 会员等级",
+        "signed_up_at": "signedupat signupdate signupat registeredat registrationdate joinedat joindate createdat created 注册时间 注册日期 开户日期 创建时间 加入时间",
+    },
+    "activity_events": {
+        "occurred_at": "occurredat eventtime timestamp usagedate usedon loginat logintime logindate visitedat eventdate ts date time 发生时间 登录时间 登录日期 访问时间 使用日期 时间 日期",
+        "kind": "kind eventtype event eventname action activity type featurename 事件类型 事件 行为 动作 类型",
+    },
+    "orders": {
+        "order_id": "orderid orderno ordernumber subscriptionid invoiceid invoiceno paymentid id 订单编号 订单号 订单id 单号",
+        "placed_at": "placedat orderdate orderedat ordertime startdate invoicedate createdat date 下单时间 下单日期 订单时间 订单日期 创建时间",
+        "paid_at": "paidat paymentdate paymenttime paiddate paidon 支付时间 付款时间 付款日期 支付日期",
+        "amount": "amount total totalamount price mrramount revenue value 金额 订单金额 实付金额 支付金额 总价 总金额",
+        "currency": "currency currencycode 币种 货币",
+        "status": "status orderstatus state 状态 订单状态",
+    },
+    "tickets": {
+        "ticket_id": "ticketid caseid caseno issueid requestid id 工单编号 工单号 工单id 编号",
+        "opened_at": "openedat submittedat opened opendate createdat created reportedat 提交时间 创建时间 打开时间 提交日期 创建日期",
+        "closed_at": "closedat resolvedat closed closedate completedat 关闭时间 解决时间 完成时间 关闭日期",
+        "priority": "priority severity urgency 优先级 紧急程度 严重程度",
+        "kind": "kind category type tickettype 类型 分类 工单类型 类别",
+        "subject": "subject title summary 标题 主题",
+        "body": "body description content text details 内容 描述 详情 问题描述",
+    },
+}  # fmt: skip
+_FILE_NAMES = {
+    "customers": r"customer|account|client|member|user|客户|用户|会员",
+    "activity_events": r"activit|usage|event|login|visit|session|活动|行为|登录|登陆|访问|日志",
+    "orders": r"order|subscription|invoice|payment|sale|billing|订单|支付|付款|订阅",
+    "tickets": r"ticket|case|support|issue|helpdesk|工单|客服|投诉|问题",
+}
+_KEYS = {"customers": "customer_id", "orders": "order_id", "tickets": "ticket_id"}
+_TIMES = ("signed_up_at", "occurred_at", "placed_at", "paid_at", "opened_at", "closed_at")
+_NEEDED = {
+    "customers": ("customer_id",),
+    "activity_events": ("occurred_at",),
+    "orders": ("order_id", "placed_at"),
+    "tickets": ("ticket_id", "opened_at"),
+}
+_TIME_FORMS = tuple(
+    f"{day}{clock}"
+    for day in ("%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%d %b %Y", "%b %d, %Y", "%d/%m/%y")
+    for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
+)
+_PRIORITY = {
+    "low": "low minor p3 p4 trivial 低 较低",
+    "normal": "normal medium moderate p2 standard 普通 中 一般 中等 正常",
+    "high": "high major p1 高 较高 重要",
+    "urgent": "urgent critical blocker p0 emergency 紧急 特急 加急 非常紧急",
+}
+_STATUS = {
+    "placed": "placed pending unpaid open new processing created 待支付 待付款 未支付 未付款 处理中",
+    "paid": "paid completed complete success succeeded fulfilled delivered shipped active 已支付 已付款 已完成 支付成功 交易成功 已发货",
+    "cancelled": "cancelled canceled void voided churned expired 已取消 取消 已关闭 交易关闭",
+    "refunded": "refunded refund returned 已退款 退款 已退货",
+}  # fmt: skip
+_LOGIN = ("login", "signin", "logon", "登录", "登陆")
+_CURRENCIES = {"€": "EUR", "£": "GBP", "¥": "CNY", "￥": "CNY", "元": "CNY"}
+
+
+class Proposal(NamedTuple):
+    """A mapping as text, the files of its relations, and what a person should look at."""
+
+    text: str
+    relations: dict[str, str]
+    open: list[str]
+
+
+@dataclass
+class _File:
+    """One file, by its first rows."""
+
+    path: Path
+    table: str
+    columns: dict[str, list[Any]]
+    """Column to its values, without the empty ones."""
+    rows: int
+
+    def named(self, aliases: str) -> list[str]:
+        """Columns that an alias names, the best first: by the alias, whole names before parts."""
+        plain = {column: _plain(column) for column in self.columns}
+        words = aliases.split()
+        whole = [c for word in words for c, name in plain.items() if name == word]
+        part = [c for word in words if len(word) > 3 or not word.isascii()
+                for c, name in plain.items() if word in name and c not in whole]  # fmt: skip
+        return [*dict.fromkeys([*whole, *part])]
+
+
+def propose_mapping(paths: Sequence[Path], folder: Path) -> Proposal:
+    """A mapping for these files, to stand in `folder`; CustomerDataError when it finds no customers."""
+    if len(paths) > MAX_FILES:
+        raise CustomerDataError(f"{len(paths)} files: name up to {MAX_FILES} of one export")
+    files = [_read(path, number) for number, path in enumerate(paths, start=1)]
+    return _Proposer(files, folder).proposal()
+
+
+def _read(path: Path, number: int) -> _File:
+    table = open_table(path)
+    rows = [record for record in islice(table.rows, SAMPLE_ROWS) if not record.fault]
+    columns = {
+        column: [row.cells[index] for row in rows if row.cells[index] is not None]
+        for index, column in enumerate(table.columns)
+    }
+    name = re.sub(r"\W", "_", path.stem)
+    return _File(path, name if re.match(r"[^\W\d]", name) else f"file_{number}", columns, len(rows))
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).lower()
+
+
+@dataclass
+class _Proposer:
+    files: list[_File]
+    folder: Path
+    remarks: list[str] = field(default_factory=list)
+    naive: bool = False
+
+    def proposal(self) -> Proposal:
+        """Which file is which relation, and the query for each."""
+        chosen = self._assign()
+        customers = chosen.get("customers")
+        if customers is None:
+            raise CustomerDataError(
+                "none of these files looks like the customers: name the file that has one row for each"
+            )
+        queries = {
+            relation: self._query(relation, chosen[relation], customers)
+            for relation in RELATIONS
+            if relation in chosen
+        }
+        for relation in RELATIONS:
+            if relation not in chosen:
+                self.remarks.append(f"no file looks like {relation}: this source is not connected")
+        if self.naive:
+            self.remarks.append(
+                "timezone: times have no zone of their own; name the one they are in"
+            )
+        used = {
+            *(file.table for file in chosen.values()),
+            *(file.table for file in self.files if any(f'"{file.table}"' in q for q in queries.values())),
+        }  # fmt: skip
+        return Proposal(
+            self._written(queries, used),
+            {relation: str(file.path) for relation, file in chosen.items()},
+            self.remarks,
+        )
+
+    def _written(self, queries: Mapping[str, str], used: set[str]) -> str:
+        lines = ["# Proposed from the columns and first rows of the files. Read it, and edit it."]
+        lines += [f"# To be looked at: {remark}" for remark in self.remarks]
+        lines += ["", 'timezone = "UTC"', "", "[files]"]
+        for file in self.files:
+            if file.table in used:
+                path = (
+                    os.path.relpath(file.path, self.folder).replace("\\", "/").replace('"', '\\"')
+                )
+                lines.append(f'{_toml_key(file.table)} = "{path}"')
+        lines += ["", "[relations]"]
+        for relation, query in queries.items():
+            lines += [f"{relation} = '''", f"{query}'''", ""]
+        return "\n".join(lines[:-1]) + "\n"
+
+    # --- which file is what ---
+
+    def _assign(self) -> dict[str, _File]:
+        """The assignment of files to relations that fits best."""
+        slots: list[_File | None] = [*self.files, *[None] * len(RELATIONS)]
+        scores = {
+            (id(file), relation): self._fit(file, relation)
+            for file in self.files
+            for relation in RELATIONS
+        }
+        best: tuple[float, dict[str, _File]] = (-1.0, {})
+        for order in set(permutations(range(len(slots)), len(RELATIONS))) if len(slots) < 9 else (
+            _greedy(self.files, scores)
+        ):  # fmt: skip
+            taken = {r: slots[i] for r, i in zip(RELATIONS, order, strict=True)}
+            fits = {r: f for r, f in taken.items() if f is not None and scores[id(f), r] > 0}
+            total = sum(scores[id(f), r] for r, f in fits.items())
+            if total > best[0]:
+                best = (total, fits)
+        return best[1]
+
+    def _fit(self, file: _File, relation: str) -> float:
+        """How well the file fits; 0 when it lacks what the relation cannot do without."""
+        found = {name: self._column(file, relation, name) for name in _NAMES[relation]}
+        if any(found[name] is None for name in _NEEDED[relation]):
+            return 0.0
+        named = 4.0 if re.search(_FILE_NAMES[relation], file.path.stem, re.IGNORECASE) else 0.0
+        key = _KEYS.get(relation)
+        own_key = (
+            2.0 if key and _plain(found[key] or "") in _NAMES[relation][key].split()[:3] else 0
+        )
+        return named + own_key + sum(1.0 for column in found.values() if column is not None)
+
+    def _column(self, file: _File, relation: str, name: str) -> str | None:
+        """The column of a file for one of ours; its values must be of that kind."""
+        for column in file.named(_NAMES[relation][name]):
+            values = file.columns[column]
+            if name in _TIMES and values and _time_form(values) is None:
+                continue
+            if name == "amount" and _amount_form(values) is None:
+                continue
+            if name == _KEYS.get(relation) and len({*map(str, values)}) < file.rows:
+                continue  # a key is there once
+            return column
+        return None
+
+    # --- one relation ---
+
+    def _query(self, relation: str, file: _File, customers: _File) -> str:
+        columns = {name: self._column(file, relation, name) for name in _NAMES[relation]}
+        join, customer = "", ""
+        if relation != "customers":
+            customer, join = self._customer_of(relation, file, customers)
+        else:
+            self._check_ids(file, columns["customer_id"])
+        parts = [f"{customer} AS customer_id"] if customer else []
+        for name, column in columns.items():
+            parts.append(f"{self._expression(relation, file, name, column, columns)} AS {name}")
+        parts.append(f'"{file.table}"._at')
+        return f'SELECT {("," + chr(10) + "       ").join(parts)}\nFROM "{file.table}"{join}'
+
+    def _customer_of(self, relation: str, file: _File, customers: _File) -> tuple[str, str]:
+        """Whose a row is: a column of the file, or of another that it can be joined with."""
+        key = self._column(customers, "customers", "customer_id") or ""
+        own = self._linked(file, key, customers)
+        if own is not None:
+            return f'"{file.table}".{_quoted(own)}', ""
+        for other in self.files:
+            theirs = self._linked(other, key, customers) if other is not file else None
+            shared = [c for c in other.columns if c in file.columns and c != theirs]
+            shared = [c for c in shared if _overlap(file.columns[c], other.columns[c]) > 0]
+            unique = [c for c in shared if len({*map(str, other.columns[c])}) == other.rows]
+            if theirs is not None and unique:
+                join = f'\nJOIN "{other.table}" USING ({_quoted(unique[0])})'
+                return f'"{other.table}".{_quoted(theirs)}', join
+        self.remarks.append(f"{relation}: no column of {file.path.name} says whose a row is")
+        return "NULL", ""
+
+    def _linked(self, file: _File, key: str, customers: _File) -> str | None:
+        """The column with customers' ids: of the same name, or named so and with ids of theirs."""
+        if file is customers:
+            return None
+        if key in file.columns and _plain(key) != "id":
+            return key
+        ids = customers.columns.get(key, [])
+        named = file.named(_NAMES["customers"]["customer_id"])
+        overlapping = [c for c in named if _overlap(file.columns[c], ids) > 0]
+        return overlapping[0] if overlapping else None
+
+    def _check_ids(self, file: _File, column: str | None) -> None:
+        values = file.columns.get(column or "", [])
+        bad = [str(value) for value in values if not re.match(USER_ID_PATTERN, str(value))]
+        if bad:
+            self.remarks.append(f"customers: {bad[0]!r} cannot be an id (blanks, quotes, too long)")
+
+    def _expression(
+        self,
+        relation: str,
+        file: _File,
+        name: str,
+        column: str | None,
+        all_: Mapping[str, str | None],
+    ) -> str:
+        """What stands for one of our columns."""
+        if column is None:
+            return self._without(relation, file, name, all_)
+        shown, values = f'"{file.table}".{_quoted(column)}', file.columns[column]
+        if name in _TIMES:
+            return self._time(shown, values, f"{relation}.{name}")
+        if name == "amount":
+            form = _amount_form(values)
+            return f"parse_amount({shown}, '{form}')" if form else shown
+        if (relation, name) == ("tickets", "priority"):
+            return self._words(shown, values, _PRIORITY, PRIORITIES, "tickets.priority")
+        if (relation, name) == ("orders", "status"):
+            return self._words(shown, values, _STATUS, STATUSES, "orders.status")
+        if (relation, name) == ("activity_events", "kind"):
+            logins = {v for v in map(str, values) if _plain(v) in _LOGIN and v != "login"}
+            return _case(shown, dict.fromkeys(sorted(logins), "login")) if logins else shown
+        return shown
+
+    def _time(self, shown: str, values: Sequence[Any], where: str) -> str:
+        form = _time_form(values) or ""
+        self.naive |= any(_is_naive(value, form) for value in values[:50])
+        if not form:
+            return shown
+        other = next((f for f in _TIME_FORMS if f != form and _reads(values, f)), None)
+        if other is not None:
+            self.remarks.append(f"{where}: {values[0]} may be {form} or {other}")
+        return f"parse_time({shown}, '{form}')"
+
+    def _words(
+        self,
+        shown: str,
+        values: Sequence[Any],
+        known: Mapping[str, str],
+        ours: Sequence[str],
+        where: str,
+    ) -> str:
+        """A value table, where the words are not ours."""
+        table: dict[str, str] = {}
+        for word in sorted({*map(str, values)}):
+            mine = next((m for m, said in known.items() if _plain(word) in said.split()), None)
+            if mine is None:
+                self.remarks.append(
+                    f"{where}: what is {word!r}? It has to be one of {', '.join(ours)}"
+                )
+            elif word != mine:
+                table[word] = mine
+        return _case(shown, table) if table else shown
+
+    def _without(
+        self, relation: str, file: _File, name: str, columns: Mapping[str, str | None]
+    ) -> str:
+        """What stands for a column that the file does not have."""
+        if name in ("name", "subject", "body"):
+            return "''"
+        if name == "segment":
+            return "'general'"
+        if name == "closed_at":
+            self.remarks.append("tickets.closed_at: no column says it, so every ticket is open")
+            return "NULL"
+        if name == "kind":
+            login = re.search(
+                "login|登录|登陆", f"{file.path.stem} {' '.join(file.columns)}", re.IGNORECASE
+            )
+            return "'question'" if relation == "tickets" else "'login'" if login else "'feature'"
+        if name == "priority":
+            self.remarks.append("tickets.priority: no column says it, so none is urgent")
+            return "'normal'"
+        if name == "status":
+            self.remarks.append("orders.status: no column says it, so every order is taken as paid")
+            return "'paid'"
+        if name == "paid_at":
+            self.remarks.append("orders.paid_at: no column says it, so it is when it was placed")
+            placed = self._expression(relation, file, "placed_at", columns["placed_at"], columns)
+            if columns["status"] is None:
+                return placed
+            status = self._expression(relation, file, "status", columns["status"], columns)
+            return f"CASE ({status}) WHEN 'paid' THEN {placed} WHEN 'refunded' THEN {placed} END"
+        if name == "currency":
+            return f"'{self._currency(file, columns['amount'])}'"
+        if name == "amount":
+            self.remarks.append("orders.amount: no column says it")
+            return "0"
+        self.remarks.append(f"{relation}.{name}: no column says it, and it is needed")
+        return "NULL"
+
+    def _currency(self, file: _File, amount: str | None) -> str:
+        written = " ".join(str(value) for value in file.columns.get(amount or "", [])[:50])
+        for sign, code in _CURRENCIES.items():
+            if sign in written:
+                self.remarks.append(f"orders.currency: {code}, by the sign {sign}")
+                return code
+        self.remarks.append("orders.currency: no column says it; XXX stands for an unknown one")
+        return "XXX"
+
+
+def _greedy(
+    files: Sequence[_File], scores: Mapping[tuple[int, str], float]
+) -> Iterator[tuple[int, ...]]:
+    """For many files: each relation takes the best that is left, the surest first."""
+    taken: dict[str, int] = {}
+    for (file_id, relation), score in sorted(scores.items(), key=lambda item: -item[1]):
+        index = next(i for i, file in enumerate(files) if id(file) == file_id)
+        if score > 0 and relation not in taken and index not in taken.values():
+            taken[relation] = index
+    spare = iter(range(len(files), len(files) + len(RELATIONS)))
+    yield tuple(taken[r] if r in taken else next(spare) for r in RELATIONS)
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'
+
+
+def _quoted(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _case(shown: str, table: Mapping[str, str]) -> str:
+    whens = " ".join(f"WHEN {_literal(word)} THEN {_literal(mine)}" for word, mine in table.items())
+    return f"CASE {shown} {whens} ELSE {shown} END"
+
+
+def _overlap(some: Sequence[Any], others: Sequence[Any]) -> int:
+    return len({*map(str, some)} & {*map(str, others)})
+
+
+def _share(values: Sequence[Any], read: Callable[[Any], object]) -> float:
+    good = 0
+    for value in values:
+        try:
+            read(value)
+        except ValueError:
+            continue
+        good += 1
+    return good / len(values) if values else 0.0
+
+
+def _reads(values: Sequence[Any], form: str) -> bool:
+    return _share(values, lambda value: parse_time(value, _UTC, (form,))) == 1.0
+
+
+def _time_form(values: Sequence[Any]) -> str | None:
+    """'' for a form that is known anyway, else what `strptime` needs; None when these are no times."""
+    if _share(values, lambda value: parse_time(value, _UTC)) >= MOST:
+        return ""
+    return next((form for form in _TIME_FORMS if _reads(values, form)), None)
+
+
+def _amount_form(values: Sequence[Any]) -> str | None:
+    """'' for amounts that are read as they are, or the mark they need; None when these are none."""
+    if _share(values, parse_amount) >= MOST:
+        return ""
+    for mark in (",", "."):
+        if _share(values, lambda value, mark=mark: parse_amount(value, mark)) >= MOST:  # type: ignore[misc] # a default binds it now
+            return mark
+    return None
+
+
+def _is_naive(value: Any, form: str) -> bool:
+    """Whether a time means another instant in another zone."""
+    forms = (form,) if form else ()
+    try:
+        there = parse_time(value, ZoneInfo("Asia/Tokyo"), forms)
+        return there != parse_time(value, _UTC, forms)
+    except ValueError:
+        return False
