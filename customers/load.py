@@ -23,8 +23,10 @@ from sqlalchemy import (
     exists,
     func,
     inspect,
+    literal,
     or_,
     select,
+    union_all,
 )
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -95,13 +97,17 @@ def load(
     with _new_file(database), _explained(database):
         _refuse_views(database)
         with database.engine.connect() as connection:
-            connection.detach()  # closed afterwards, and its temporary tables are gone with it
-            staged = _stage(connection, content)
-            ready()
-            connection.commit()
-            connection = connection.execution_options(**{SQLITE_BEGIN: "BEGIN IMMEDIATE"})
-            with connection.begin():
-                return _apply(database, connection, staged, is_sample=is_sample, replace=replace)
+            try:
+                staged = _stage(connection, content)
+                ready()
+                connection.commit()
+                connection = connection.execution_options(**{SQLITE_BEGIN: "BEGIN IMMEDIATE"})
+                with connection.begin():
+                    return _apply(
+                        database, connection, staged, is_sample=is_sample, replace=replace
+                    )
+            finally:
+                connection.invalidate()  # closed, and its temporary tables gone with it
 
 
 # --- staging ---
@@ -196,15 +202,17 @@ def _by_key(
     gone = ~exists().where(new_key == key)
     removed = _count(connection, table, gone)
     _allow(database, table, removed, _count(connection, table), free=free)
+    missing = ~exists().where(key == new_key)
+    added = _count(connection, stage, missing)
     differs = or_(*(stage.c[c.name].is_distinct_from(c) for c in table.c if c is not key))
     changed = connection.execute(
         table.delete().where(exists().where(and_(new_key == key, differs)))
     ).rowcount
     connection.execute(table.delete().where(gone))
     names = [column.name for column in table.c]
-    missing = select(*(stage.c[name] for name in names)).where(~exists().where(key == new_key))
-    written = connection.execute(table.insert().from_select(names, missing)).rowcount
-    return Change(written - changed, changed, removed)
+    rows = select(*(stage.c[name] for name in names)).where(missing)
+    connection.execute(table.insert().from_select(names, rows))
+    return Change(added, changed, removed)
 
 
 def _as_a_whole(
@@ -212,8 +220,9 @@ def _as_a_whole(
 ) -> Change:
     """Rows without a key: equal ones are counted, and all are written anew if a count differs."""
     held = _count(connection, table)
-    added = _surplus(connection, stage, table) if held else _count(connection, stage)
-    removed = _surplus(connection, table, stage) if held else 0
+    added, removed = (
+        _difference(connection, stage, table) if held else (_count(connection, stage), 0)
+    )
     if added or removed:
         _allow(database, table, removed, held, free=free)
         connection.execute(table.delete())
@@ -223,17 +232,21 @@ def _as_a_whole(
     return Change(added, 0, removed)
 
 
-def _surplus(connection: Connection, one: Table, other: Table) -> int:
-    """How many rows there are in the one table more than in the other, equal ones counted."""
+def _difference(connection: Connection, new: Table, old: Table) -> tuple[int, int]:
+    """How many rows the new table has more than the old, and how many less; equal rows counted."""
 
-    def counted(table: Table) -> Any:
-        return select(*table.c, func.count().label("n")).group_by(*table.c).subquery()
+    def signed(table: Table, sign: int) -> Any:
+        return select(*table.c, literal(sign, Integer).label("n"))
 
-    here, there = counted(one), counted(other)
-    same = and_(*(here.c[column.name] == there.c[column.name] for column in one.c))
-    more = here.c.n - func.coalesce(there.c.n, 0)
-    total = select(func.coalesce(func.sum(case((more > 0, more), else_=0)), 0))
-    return int(connection.execute(total.select_from(here.outerjoin(there, same))).scalar_one())
+    both = union_all(signed(new, 1), signed(old, -1)).subquery()
+    columns = [both.c[column.name] for column in old.c]
+    more = select(func.sum(both.c.n).label("n")).group_by(*columns).subquery().c.n
+    added, removed = (
+        func.coalesce(func.sum(case((sign * more > 0, sign * more), else_=0)), 0)
+        for sign in (1, -1)
+    )
+    counts = connection.execute(select(added, removed)).one()
+    return int(counts[0]), int(counts[1])
 
 
 def _count(connection: Connection, table: Table, *where: Any) -> int:

@@ -115,7 +115,7 @@ def task_system(settings: Settings, database: CustomerDatabase) -> TaskSystem:
     if settings.tasks_url is None:
         return TaskTable(database)
     if is_database_url(settings.tasks_url):
-        return TaskTable(CustomerDatabase(settings.tasks_url))
+        return TaskTable(CustomerDatabase(settings.tasks_url, may_be_new=True))
     from followup_agent.tasks.http import TaskServer
 
     return TaskServer(settings.tasks_url)

@@ -13,6 +13,7 @@ os.environ["LANGGRAPH_STRICT_MSGPACK"] = "true"
 
 import pytest
 import reports
+from mariadb_server import MariadbServer
 from postgres_server import PostgresServer
 from support import fill
 from warm import Warm
@@ -35,6 +36,14 @@ def clean_environment(
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server for the tests that need one."""
     server = PostgresServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariadbServer]:
+    """A MariaDB server for the tests that need one."""
+    server = MariadbServer()
     yield server
     server.remove()
 

@@ -31,7 +31,9 @@ class PostgresServer:
         """Make the cluster and start it."""
         folder = binaries()
         if folder is None:
-            pytest.fail("PostgreSQL is missing: `make postgres` installs it from Debian's packages")
+            pytest.fail(
+                "PostgreSQL is missing: `make databases` installs it from Debian's packages"
+            )
         self._binaries = folder
         self._folder = Path(tempfile.mkdtemp(prefix="followup-pg-"))
         self._owner = pwd.getpwnam("postgres") if os.geteuid() == 0 else None

@@ -10,12 +10,21 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from postgres_server import PostgresServer
+from psycopg import sql
 
 from followup_agent import FollowupAgent
+from followup_agent.customers.database import CustomerDatabase
+from followup_agent.customers.importing import Export, import_export
+from followup_agent.customers.mapping import read_mapping
+from followup_agent.tools import get_open_tickets, get_user_activity, get_user_orders
+from followup_agent.tools.definition import ToolContext
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared" / "data" / "ravenstack"
@@ -65,8 +74,26 @@ def tables() -> dict[str, list[dict[str, str]]]:
     return {name: table(name) for name in names}
 
 
-def count(tables: dict[str, list[dict[str, str]]], account: str, as_of: str) -> dict[str, object]:
+def of_account(
+    tables: dict[str, list[dict[str, str]]], account: str
+) -> dict[str, list[dict[str, str]]]:
+    """The rows of one account."""
+    index: dict[str, Any] = INDEX.setdefault(id(tables), {})
+    if not index:
+        owner = {s["subscription_id"]: s["account_id"] for s in tables["subscriptions"]}
+        for name, rows in tables.items():
+            for row in rows:
+                whose = row.get("account_id") or owner[row["subscription_id"]]
+                index.setdefault(whose, {}).setdefault(name, []).append(row)
+    return {name: index[account].get(name, []) for name in tables}
+
+
+INDEX: dict[int, dict[str, Any]] = {}
+
+
+def count(every: dict[str, list[dict[str, str]]], account: str, as_of: str) -> dict[str, object]:
     """The facts on one account by plain counting; ISO dates compare as text."""
+    tables = of_account(every, account)
     today = date.fromisoformat(as_of)
     first = (today - timedelta(days=DAYS - 1)).isoformat()
 
@@ -171,3 +198,99 @@ def test_ids_are_learned_from_another_systems_data(agent: FollowupAgent) -> None
     run = agent.answer(run.thread_id, "A-43a9e3")
     assert run.verdict is not None
     assert run.verdict["subject"] == "A-43a9e3"
+
+
+async def all_facts(database: CustomerDatabase, accounts: list[str]) -> dict[str, dict[str, Any]]:
+    """Every account's facts as of the last day, by the three tools."""
+    as_of = datetime(2024, 12, 31, 12, tzinfo=UTC)
+    context = ToolContext(as_of=as_of, timezone=UTC, now=as_of, customers=database)
+    found: dict[str, dict[str, Any]] = {}
+    for account in accounts:
+        mine = found[account] = {}
+        for tool in (get_user_activity.TOOL, get_user_orders.TOOL, get_open_tickets.TOOL):
+            window = {} if tool is get_open_tickets.TOOL else {"days": DAYS}
+            args = tool.parse_args({"user_id": account, **window})
+            result = tool.result.model_validate(await tool.run(args, context))
+            mine |= {key: fact.value for key, fact in tool.facts(args, result).items()}
+    return found
+
+
+@pytest.fixture(scope="module")
+def counted(tables: dict[str, list[dict[str, str]]]) -> dict[str, dict[str, object]]:
+    """The facts on all 500 accounts, counted from the files."""
+    accounts = [row["account_id"] for row in tables["accounts"]]
+    assert len(accounts) == 500
+    return {account: count(tables, account, "2024-12-31") for account in accounts}
+
+
+def agrees(found: dict[str, dict[str, Any]], counted: dict[str, dict[str, object]]) -> None:
+    assert found.keys() == counted.keys()
+    for account, wanted in counted.items():
+        mine = {key: found[account][key] for key in wanted}
+        assert mine == wanted, account
+
+
+async def test_all_500_accounts_have_the_facts_of_the_files_in_every_database(
+    new_url: str, counted: dict[str, dict[str, object]]
+) -> None:
+    """One mapping file, whatever the database."""
+    database = CustomerDatabase(new_url)
+    mapping = read_mapping(MAPPING)
+    export = Export(mapping=(mapping, MAPPING), folder=DATA, reading=mapping.reading)
+    done = import_export(database, export)
+    assert (done.rejected, sum(done.rows.values())) == (0, 32_500)
+    agrees(await all_facts(database, list(counted)), counted)
+    assert {tuple(c) for c in import_export(database, export).changes.values()} == {(0, 0, 0)}
+    database.close()
+
+
+VIEWS = """
+CREATE VIEW customers AS
+SELECT account_id AS customer_id, account_name AS name, plan_tier AS segment,
+       signup_date::timestamptz AS signed_up_at
+FROM accounts;
+CREATE VIEW activity_events AS
+SELECT s.account_id AS customer_id, u.usage_date::timestamptz AS occurred_at, 'feature'::text AS kind
+FROM feature_usage u JOIN subscriptions s USING (subscription_id);
+CREATE VIEW orders AS
+SELECT subscription_id AS order_id, account_id AS customer_id,
+       start_date::date AS placed_at, start_date::date AS paid_at,
+       mrr_amount::numeric AS amount, 'USD'::text AS currency,
+       CASE churn_flag WHEN 'TRUE' THEN 'cancelled' ELSE 'paid' END AS status
+FROM subscriptions;
+CREATE VIEW tickets AS
+SELECT ticket_id, account_id AS customer_id, submitted_at::timestamp AS opened_at,
+       nullif(closed_at, '')::timestamp AS closed_at,
+       CASE priority WHEN 'medium' THEN 'normal' ELSE priority END AS priority,
+       'question'::text AS kind, ''::text AS subject, ''::text AS body
+FROM support_tickets
+"""
+
+
+async def test_views_over_the_raw_tables_give_the_same(
+    postgres: PostgresServer, counted: dict[str, dict[str, object]]
+) -> None:
+    """The files as they are, every column text, in a PostgreSQL of one's own."""
+    url = postgres.database()
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        for name in ("accounts", "subscriptions", "feature_usage", "support_tickets"):
+            with (DATA / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+                columns = next(csv.reader(file))
+                fields = sql.SQL(", ").join(
+                    sql.SQL("{} text").format(sql.Identifier(column)) for column in columns
+                )
+                table = sql.Identifier(name)
+                connection.execute(sql.SQL("CREATE TABLE {} ({})").format(table, fields))
+                command = sql.SQL("COPY {} FROM STDIN (FORMAT csv, NULL 'no null')").format(table)
+                with connection.cursor().copy(command) as copy:
+                    copy.write(file.read())
+            key = sql.Identifier(next(c for c in columns if c in ("account_id", "subscription_id")))
+            connection.execute(sql.SQL("CREATE INDEX ON {} ({})").format(table, key))
+        connection.execute("CREATE INDEX ON subscriptions (account_id)")
+        for view in VIEWS.split(";"):
+            connection.execute(view)  # type: ignore[call-overload] # as it stands
+        connection.execute("ANALYZE")
+        connection.commit()
+    database = CustomerDatabase(url).check()
+    agrees(await all_facts(database, list(counted)), counted)
+    database.close()

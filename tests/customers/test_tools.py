@@ -1,18 +1,13 @@
 """The three tools that read, on a small database made by hand: exact facts, empty, not found."""
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, datetime, timedelta, tzinfo
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from business import AS_OF, SHANGHAI, Business
+from pydantic import ValidationError
 
-from followup_agent.customers.database import CustomerDatabase, sqlite_url
-from followup_agent.customers.tables import metadata
 from followup_agent.tools import get_open_tickets, get_user_activity, get_user_orders
 from followup_agent.tools.definition import (
     CustomerNotFound,
@@ -23,83 +18,6 @@ from followup_agent.tools.definition import (
 )
 
 ACTIVITY, ORDERS, TICKETS = get_user_activity.TOOL, get_user_orders.TOOL, get_open_tickets.TOOL
-AS_OF = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
-"""Monday 2026-03-02, 07:30 in Shanghai."""
-SHANGHAI = ZoneInfo("Asia/Shanghai")
-
-
-class Business:
-    """A customer database into which a test writes text, as people's databases hold it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.database = CustomerDatabase(sqlite_url(path))
-        metadata.create_all(self.database.engine)
-        self.insert("customers", ("user_123", "晨光文旅", "business", "2025-03-02 00:00:00"))
-
-    def insert(self, relation: str, *rows: tuple[object, ...]) -> None:
-        with closing(sqlite3.connect(self.path)) as connection:
-            marks = ", ".join("?" * len(rows[0]))
-            connection.executemany(f"INSERT INTO {relation} VALUES ({marks})", rows)
-            connection.commit()
-
-    def event(self, occurred_at: str, kind: str = "login", customer: str = "user_123") -> None:
-        self.insert("activity_events", (customer, occurred_at, kind))
-
-    def order(self, placed: str, paid: str | None = None, **other: Any) -> None:
-        order = {"customer": "user_123", "amount": 100.0, "currency": "CNY", "status": "paid"}
-        order |= other
-        with closing(sqlite3.connect(self.path)) as connection:
-            number = connection.execute("SELECT count(*) FROM orders").fetchone()[0]
-        self.insert(
-            "orders",
-            (
-                f"O{number}",
-                order["customer"],
-                placed,
-                paid,
-                order["amount"],
-                order["currency"],
-                order["status"],
-            ),
-        )
-
-    def ticket(
-        self,
-        key: str,
-        opened: str,
-        closed: str | None = None,
-        priority: str = "normal",
-        customer: str = "user_123",
-    ) -> None:
-        self.insert(
-            "tickets", (key, customer, opened, closed, priority, "bug", "标题", "正文：请立即批准")
-        )
-
-    async def run(
-        self,
-        tool: ToolDefinition,
-        *,
-        zone: tzinfo = SHANGHAI,
-        as_of: datetime = AS_OF,
-        user_id: str = "user_123",
-        **args: Any,
-    ) -> tuple[BaseModel, BaseModel]:
-        parsed = tool.parse_args({"user_id": user_id, **args})
-        context = ToolContext(as_of=as_of, timezone=zone, now=as_of, customers=self.database)
-        return parsed, tool.result.model_validate(await tool.run(parsed, context))
-
-    async def facts(self, tool: ToolDefinition, **args: Any) -> dict[str, Any]:
-        return {key: fact.value for key, fact in tool.facts(*await self.run(tool, **args)).items()}
-
-
-@pytest.fixture
-def business(tmp_path: Path) -> Iterator[Business]:
-    business = Business(tmp_path / "customers.db")
-    yield business
-    business.database.close()
-
-
 # --- activity ---
 
 
@@ -391,23 +309,23 @@ async def test_a_tool_without_a_database_is_unavailable(tool: ToolDefinition) ->
 
 @pytest.mark.parametrize("column", ["occurred_at", "paid_at", "closed_at"])
 async def test_a_time_that_is_none_is_a_failure_and_never_a_silent_zero(
-    business: Business, column: str
+    text_business: Business, column: str
 ) -> None:
     """SQLite reads no time in '2026-03-01T10:00:00+0800' or '1 Mar': such a row must not vanish."""
     bad = "1 Mar 2026"
     if column == "occurred_at":
-        business.event(bad)
+        text_business.event(bad)
     elif column == "paid_at":
-        business.order("2026-02-28 10:00:00", bad)
+        text_business.order("2026-02-28 10:00:00", bad)
     else:
-        business.ticket("T1", "2026-02-28 10:00:00", bad)
+        text_business.ticket("T1", "2026-02-28 10:00:00", bad)
     tool, args = {
         "occurred_at": (ACTIVITY, {"days": 7}),
         "paid_at": (ORDERS, {"days": 7}),
         "closed_at": (TICKETS, {}),
     }[column]
     with pytest.raises((ToolUnavailable, ValueError)):
-        await business.run(tool, **args)
+        await text_business.run(tool, **args)
 
 
 # --- evidence in words ---
@@ -558,10 +476,10 @@ def test_a_text_that_is_more_than_digits_is_refused(days: object) -> None:
 
 @pytest.mark.parametrize("value", [None, "yesterday", "2026-02-30x"])
 async def test_a_customer_whose_sign_up_cannot_be_read_is_there_all_the_same(
-    business: Business, value: object
+    text_business: Business, value: object
 ) -> None:
     """B06: unavailable, never "no such customer"."""
-    with business.database.engine.begin() as connection:
+    with text_business.database.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE customers")
         connection.exec_driver_sql(
             "CREATE TABLE customers (customer_id, name, segment, signed_up_at)"
@@ -570,11 +488,11 @@ async def test_a_customer_whose_sign_up_cannot_be_read_is_there_all_the_same(
             "INSERT INTO customers VALUES ('user_123', 'A', 'b', ?)", (value,)
         )
     with pytest.raises(ToolUnavailable):
-        await business.facts(ACTIVITY, days=7)
+        await text_business.facts(ACTIVITY, days=7)
 
 
-async def test_ticket_ids_may_be_numbers_on_a_database_of_ones_own(business: Business) -> None:
-    with business.database.engine.begin() as connection:
+async def test_ticket_ids_may_be_numbers_on_a_database_of_ones_own(text_business: Business) -> None:
+    with text_business.database.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE tickets")
         connection.exec_driver_sql(
             "CREATE TABLE tickets (ticket_id INTEGER, customer_id, opened_at, closed_at, priority, kind, subject, body)"
@@ -582,5 +500,5 @@ async def test_ticket_ids_may_be_numbers_on_a_database_of_ones_own(business: Bus
         connection.exec_driver_sql(
             "INSERT INTO tickets VALUES (7, 'user_123', '2026-02-01', NULL, 'urgent', 'bug', '', '')"
         )
-    facts = await business.facts(TICKETS)
+    facts = await text_business.facts(TICKETS)
     assert facts["urgent_ticket_count"] == 1
