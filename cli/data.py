@@ -217,6 +217,7 @@ def _progress() -> "Iterator[Watch]":
             task = progress.add_task(name, total=table.expected)
 
             def rows() -> "Iterator[Record]":
+                count = 0
                 for count, record in enumerate(table.rows, start=1):
                     if count % 1000 == 0:
                         progress.update(task, completed=count)

@@ -127,9 +127,10 @@ class CustomerDatabase:
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a SQLite file."""
-        path = self.url.database
-        return self.url.get_backend_name() == "sqlite" and bool(path) and path != ":memory:"
+        """Whether it is a SQLite file, named by its path."""
+        path = self.url.database or ""
+        is_path = path not in ("", ":memory:") and not path.startswith("file:")
+        return self.url.get_backend_name() == "sqlite" and is_path
 
     @property
     def name(self) -> str:

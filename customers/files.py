@@ -21,9 +21,9 @@ MAX_CELL = 10_000_000
 DELIMITERS = (",", ";", "\t", "|")
 _CHUNK = 1 << 20
 _BATCH = 10_000
-_COMMON_CHINESE = 0.95
-"""Share of the characters beyond ASCII that GB2312 must hold: text of another 8-bit encoding, read
-as GB18030, is full of rare ones."""
+_COMMON_CHINESE = 0.9
+"""Share of the ideographs that GB2312 must hold: text of another 8-bit encoding, read as GB18030, is
+full of rare ones."""
 _KNOWN = {
     b"PK\x03\x04": "a spreadsheet or a zip archive: save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "an old spreadsheet: save the sheet as CSV",
@@ -187,9 +187,9 @@ def _as_chinese(path: Path) -> str:
             text = decoder.decode(file.read(_CHUNK))
         except UnicodeDecodeError:
             text = ""
-    foreign = [character for character in text if not character.isascii()]
-    common = sum(1 for character in foreign if _is_common(character))
-    if not foreign or common < _COMMON_CHINESE * len(foreign):
+    ideographs = [c for c in text if "\u3400" <= c <= "\u9fff" or c >= "\U00020000"]
+    common = sum(1 for character in ideographs if _is_common(character))
+    if not ideographs or common < _COMMON_CHINESE * len(ideographs):
         raise CustomerDataError(
             f"{path} is neither UTF-8 nor GB18030 text: save it as UTF-8, or name its encoding, "
             "e.g. --encoding cp1252"

@@ -1,0 +1,137 @@
+"""`data map` proposes a mapping that can be imported as it stands, and says what a person must look at."""
+
+from pathlib import Path
+
+import pytest
+
+from followup_agent.cli.start import _run as main
+from followup_agent.customers.database import CustomerDatabase, sqlite_url
+from followup_agent.customers.importing import Export, Imported, import_export
+from followup_agent.customers.mapping import read_mapping
+from followup_agent.customers.propose import Proposal, propose_mapping
+from followup_agent.service.errors import CustomerDataError
+
+CHINESE = {
+    "客户表.csv": "客户编号;客户名称;客户等级;注册时间\nK001;晨光文旅;企业;2025/1/5\nK002;远山教育;个人;2025/2/6\n",
+    "登录日志.csv": "客户编号;登录时间;事件类型\nK001;2026年2月1日 10:00;登录\nK002;2026年2月2日 11:30;浏览\n",
+    "订单.csv": "订单编号;客户编号;下单时间;支付时间;金额;订单状态\n"
+    "D1;K001;2026-02-01 10:00;2026-02-01 10:05;¥1,234.50;已支付\nD2;K002;2026-02-02 10:00;;¥88.00;待支付\n",
+    "工单.csv": "工单编号;客户编号;提交时间;关闭时间;优先级;标题;内容\n"
+    "G1;K001;2026-02-01 10:00;;紧急;打不开;第一句\nG2;K002;2026-02-01 10:00;2026-02-03 09:00;普通;发票;改抬头\n",
+}
+GERMAN = {
+    "clients.csv": "id;company;tier;created_at\n17;Müller GmbH;gold;05.01.2025\n18;Grün AG;basic;06.02.2025\n",
+    "visits.csv": "session_key;visited_at\ns1;31/01/2026 10:00\ns2;28/02/2026 11:30\n",
+    "sessions.csv": "session_key;client_id\ns1;17\ns2;18\n",
+    "invoices.csv": "invoice_no;client_id;invoice_date;total\nR1;17;01.02.2026;1.234,50 €\nR2;18;02.02.2026;99,00 €\n",
+}
+
+
+def write(folder: Path, files: dict[str, str], encoding: str = "utf-8") -> list[Path]:
+    for name, content in files.items():
+        (folder / name).write_bytes(content.encode(encoding))
+    return [folder / name for name in files]
+
+
+def load(folder: Path, proposal: Proposal) -> tuple[Imported, CustomerDatabase]:
+    path = folder / "mapping.toml"
+    path.write_text(proposal.text, encoding="utf-8")
+    mapping = read_mapping(path)
+    database = CustomerDatabase(sqlite_url(folder / "c.db"))
+    return import_export(
+        database, Export(mapping=(mapping, path), reading=mapping.reading)
+    ), database
+
+
+def rows(database: CustomerDatabase, query: str) -> list[tuple[object, ...]]:
+    with database.reader.connect() as connection:
+        found = [tuple(row) for row in connection.exec_driver_sql(query)]
+    database.close()
+    return found
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "gb18030"])
+def test_chinese_headers_and_words_become_ours(tmp_path: Path, encoding: str) -> None:
+    proposal = propose_mapping(write(tmp_path, CHINESE, encoding), tmp_path)
+    assert {relation: Path(path).name for relation, path in proposal.relations.items()} == {
+        "customers": "客户表.csv",
+        "activity_events": "登录日志.csv",
+        "orders": "订单.csv",
+        "tickets": "工单.csv",
+    }
+    done, database = load(tmp_path, proposal)
+    assert (done.rejected, done.rows) == (
+        0,
+        {"customers": 2, "activity_events": 2, "orders": 2, "tickets": 2},
+    )
+    query = "SELECT o.amount, o.currency, o.status, t.priority, t.subject, e.kind FROM orders o JOIN tickets t USING (customer_id) JOIN activity_events e USING (customer_id) ORDER BY 1 DESC"
+    assert rows(database, query) == [
+        (1234.5, "CNY", "paid", "urgent", "打不开", "login"),
+        (88, "CNY", "placed", "normal", "发票", "浏览"),
+    ]
+    assert any(remark.startswith("timezone") for remark in proposal.open)
+    assert any("orders.currency: CNY, by the sign ¥" in remark for remark in proposal.open)
+
+
+def test_joins_other_notations_and_missing_columns(tmp_path: Path) -> None:
+    proposal = propose_mapping(write(tmp_path, GERMAN), tmp_path)
+    assert 'JOIN "sessions" USING ("session_key")' in proposal.text
+    assert 'parse_time("visits"."visited_at", \'%d/%m/%Y %H:%M\')' in proposal.text
+    done, database = load(tmp_path, proposal)
+    assert done.rejected == 0
+    query = "SELECT customer_id, amount, currency, status, placed_at = paid_at FROM orders ORDER BY order_id"
+    assert rows(database, query) == [("17", 1234.5, "EUR", "paid", 1), ("18", 99, "EUR", "paid", 1)]
+    assert any("no file looks like tickets" in remark for remark in proposal.open)
+    assert any(remark.startswith("orders.paid_at") for remark in proposal.open)
+    assert any(remark.startswith("orders.status") for remark in proposal.open)
+
+
+def test_a_day_that_may_be_a_month_is_not_decided_without_a_word(tmp_path: Path) -> None:
+    files = {"customers.csv": "customer_id,name,signup_date\nc1,A,03/04/2025\nc2,B,05/06/2025\n"}
+    proposal = propose_mapping(write(tmp_path, files), tmp_path)
+    (remark,) = (r for r in proposal.open if "signed_up_at" in r)
+    assert "%d/%m/%Y or %m/%d/%Y" in remark
+    assert f"# To be looked at: {remark}" in proposal.text
+
+
+def test_words_that_are_not_known_are_asked_about(tmp_path: Path) -> None:
+    tickets = "ticket_id,customer_id,created_at,priority\nt1,c1,2026-01-01,blazing\nt2,c1,2026-01-02,Medium\n"
+    files = {
+        "customers.csv": "customer_id,name,signup_date\nc1,A,2025-01-01\n",
+        "tickets.csv": tickets,
+    }
+    proposal = propose_mapping(write(tmp_path, files), tmp_path)
+    assert any("what is 'blazing'?" in remark for remark in proposal.open)
+    assert "WHEN 'Medium' THEN 'normal'" in proposal.text
+    done, database = load(tmp_path, proposal)
+    database.close()
+    assert [str(p).split(": ", 1)[1][:30] for p in done.problems] == [
+        "priority is 'blazing': Input s"
+    ]
+    assert (done.problems[0].file, done.problems[0].line) == (str(tmp_path / "tickets.csv"), 2)
+
+
+def test_files_without_customers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(CustomerDataError, match="looks like the customers"):
+        propose_mapping(write(tmp_path, {"a.csv": "x,y\n1,2\n"}), tmp_path)
+
+
+def test_the_command_writes_a_file_that_the_import_takes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(path) for path in write(tmp_path, CHINESE, "gb18030")]
+    out = tmp_path / "m.toml"
+    assert main(["data", "map", *files, "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert f"followup data import --map {out}" in said.out
+    assert "to be looked at: timezone" in said.err
+    assert main(["data", "import", "--map", str(out), "--home", str(tmp_path / "home")]) == 0
+    assert "2 rows: 2 added" in capsys.readouterr().out
+    assert main(["data", "map", *files, "--out", str(out)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main(["data", "map", *files]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        shown[shown.index("[relations]") :]
+        == out.read_text("utf-8").partition("[files]")[2].partition("\n\n")[2]
+    )
