@@ -32,7 +32,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "customer_id": "customerid accountid userid clientid memberid custid uid id 客户编号 客户id 客户号 用户id 用户编号 会员编号 会员id 账号",
         "name": "name customername accountname companyname company fullname clientname 客户名称 客户姓名 名称 公司名称 公司 姓名 用户名",
         "segment": "segment tier plantier plan level type industry 客户等级 等级 分层 级别 客户类型 套餐 会员等级",
-        "signed_up_at": "signedupat signupdate signupat registeredat registrationdate joinedat joindate createdat created 注册时间 注册日期 开户日期 创建时间 加入时间",
+        "signed_up_at": "signedupat signupdate signupat registeredat registrationdate joinedat joindate createdat created since customersince onboardedat startdate 建档时间 建档日期 注册时间 注册日期 开户日期 创建时间 加入时间",
     },
     "activity_events": {
         "occurred_at": "occurredat eventtime timestamp usagedate usedon loginat logintime logindate visitedat eventdate ts date time 发生时间 登录时间 登录日期 访问时间 使用日期 时间 日期",
@@ -64,6 +64,7 @@ _FILE_NAMES = {
 }
 _KEYS = {"customers": "customer_id", "orders": "order_id", "tickets": "ticket_id"}
 _TIMES = ("signed_up_at", "occurred_at", "placed_at", "paid_at", "opened_at", "closed_at")
+_FIRST_TIMES = ("signed_up_at", "occurred_at", "placed_at", "opened_at")
 _NEEDED = {
     "customers": ("customer_id",),
     "activity_events": ("occurred_at",),
@@ -238,6 +239,9 @@ class _Proposer:
             if name == _KEYS.get(relation) and len({*map(str, values)}) < file.rows:
                 continue  # a key is there once
             return column
+        if name in _FIRST_TIMES:  # the only time there is says it, whatever its name
+            times = [column for column, values in file.columns.items() if _are_times(values)]
+            return times[0] if len(times) == 1 else None
         return None
 
     # --- one relation ---
@@ -446,6 +450,13 @@ def _time_form(values: Sequence[Any]) -> str | None:
     if _share(values, lambda value: parse_time(value, _UTC)) >= MOST:
         return ""
     return next((form for form in _TIME_FORMS if _reads(values, form)), None)
+
+
+def _are_times(values: Sequence[Any]) -> bool:
+    """Whether they are times beyond doubt: a number alone may be anything."""
+    if not values or any(re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", str(value)) for value in values):
+        return False
+    return _time_form(values) is not None
 
 
 def _amount_form(values: Sequence[Any]) -> str | None:

@@ -7,9 +7,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from docs_pages import blocks, commands
 from typer.main import get_command
 from warm import Done, Warm
 
@@ -21,17 +23,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 EVALS = (ROOT / "evals" / "README.md").read_text(encoding="utf-8")
 GUARANTEES = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
 WAITS = ("要不要跟进' --thread", "Create a follow-up task")
-
-
-def blocks(language: str, page: str = README) -> list[str]:
-    """The code blocks of this language in a page."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-
-
-def commands(page: str = README) -> list[str]:
-    """The shell commands of a page, in order, without their remarks."""
-    lines = [line for block in blocks("sh", page) for line in block.splitlines()]
-    return [re.sub(r"\s{2,}#.*", "", line) for line in lines]
 
 
 Run = Callable[..., Done]
@@ -53,16 +44,19 @@ def run(warm: Warm) -> Run:
 @pytest.mark.slow
 def test_every_command_of_the_readme_does_what_it_says(run: Run, tmp_path: Path) -> None:
     """In the order of the page, in one folder."""
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     rows = {
-        "customers.csv": "customer_id,name,segment,signed_up_at\nuser_1,A,business,2026-01-01\n",
-        "activity.csv": "customer_id,occurred_at,kind\nuser_1,2026-02-01T10:00:00Z,login\n",
-        "orders.csv": "order_id,customer_id,placed_at,paid_at,amount,currency,status\nO1,user_1,2026-02-01,,9.5,CNY,placed\n",
-        "tickets.csv": "ticket_id,customer_id,opened_at,closed_at,priority,kind,subject,body\nT1,user_1,2026-02-01,,low,bug,坏了,\n",
+        "customers.csv": "customer_id,name,segment,signed_up_at\nuser_123,A,business,2026-01-01\n",
+        "logins.csv": f"customer_id,occurred_at,kind\nuser_123,{yesterday},login\n",
+        "orders.csv": f"order_id,customer_id,placed_at,paid_at,amount,currency,status\nO1,user_123,{yesterday},,9.5,CNY,placed\n",
+        "tickets.csv": f"ticket_id,customer_id,opened_at,closed_at,priority,kind,subject,body\nT1,user_123,{yesterday},,low,bug,坏了,\n",
     }
     for name, text in rows.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    assert len(commands()) > 10
-    for command in commands():
+        (folder / name).write_text(text, encoding="utf-8")
+    assert len(commands(README)) > 10
+    for command in commands(README):
         done = run(command, tmp_path)
         expected = 3 if any(words in command for words in WAITS) else 0
         assert done.returncode == expected, (command, done.stderr)
@@ -80,26 +74,10 @@ def test_every_command_of_the_evals_page_runs(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_mapping_of_the_readme_loads(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "mapping.toml").write_text(blocks("toml")[0], encoding="utf-8")
-    rows = {
-        "accounts.csv": "account_id,account_name,plan,signup_date\nA-1,X,Pro,31.12.2025\n",
-        "feature_usage.csv": "subscription_id,used_on\nS-1,2026-02-01\n",
-        "subscriptions.csv": "subscription_id,account_id,start_date,price\nS-1,A-1,2026-01-01,10\n",
-        "support_tickets.csv": "id,account_id,opened,closed,priority\nT-1,A-1,2026-02-01,,medium\n",
-    }
-    for name, text in rows.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    done = run("followup data import --map mapping.toml --json", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert set(json.loads(done.stdout)["rows"].values()) == {1}
-
-
-@pytest.mark.slow
 def test_the_python_of_the_readme_runs(run: Run, tmp_path: Path) -> None:
     assert run("followup data sample --customers 3", tmp_path).returncode == 0
     said = []
-    for program in blocks("python"):
+    for program in blocks("python", README):
         done = subprocess.run(
             [sys.executable, "-c", program],
             cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False, timeout=60,
@@ -172,7 +150,7 @@ def test_each_guarantee_is_beside_tests_that_exist() -> None:
 def test_the_script_of_the_readme_plays_a_model(run: Run, tmp_path: Path) -> None:
     """As the page says: a good reply, one that is no decision, and a finish."""
     assert run("followup data sample --customers 5", tmp_path).returncode == 0
-    (tmp_path / "script.yaml").write_text(blocks("yaml")[0], encoding="utf-8")
+    (tmp_path / "script.yaml").write_text(blocks("yaml", README)[0], encoding="utf-8")
     command = re.search(r"`python -m (followup_agent\.testing\.openai_server [^`]*)`", README)
     assert command is not None
     words = [word if word != "8300" else "0" for word in shlex.split(command[1])]
