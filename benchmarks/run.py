@@ -22,6 +22,7 @@ from typing import Any
 
 os.environ["LANGSMITH_TRACING"] = "false"
 
+import data
 import model
 import subjects
 
@@ -51,6 +52,17 @@ def hold(name: str, share: float, limit: float) -> None:
         failures.append(name)
     verdict = "ok" if ok else "MISSED"
     print(f"  {name:<66} {share:6.1%}   at least {limit:.0%}: {verdict}", flush=True)
+
+
+def bound(name: str, value: float, limit: float, unit: str) -> None:
+    """One line; a figure that must not be over its limit."""
+    ok = value <= limit
+    if not ok:
+        failures.append(name)
+    print(
+        f"  {name:<84} {value:8.1f} {unit}   limit {limit:g}: {'ok' if ok else 'MISSED'}",
+        flush=True,
+    )
 
 
 async def cpu_of(judge: Callable[[str], Awaitable[Any]], runs: int, tag: str) -> float:
@@ -236,6 +248,7 @@ def main() -> None:
         "bytes": lambda folder: asyncio.run(stored_bytes(folder)),
         "start-up": start_up,
         "model": lambda folder: asyncio.run(model.run_all(folder, report, hold)),
+        "data": lambda folder: data.run_all(folder, bound),
     }
     parser = argparse.ArgumentParser(description="What the agent costs, as ratios.")
     parser.add_argument("--only", choices=sorted(parts))
