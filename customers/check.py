@@ -13,6 +13,8 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Dialect,
+    Index,
+    MetaData,
     Table,
     and_,
     exists,
@@ -270,6 +272,15 @@ class _Check:
             return
         there = [tuple(index["column_names"]) for index in inspector.get_indexes(table.name)]
         key = tuple(inspector.get_pk_constraint(table.name)["constrained_columns"])
+        wanted = tuple(column.name for column in table.primary_key.columns)
+        unique = {
+            tuple(i["column_names"]) for i in inspector.get_indexes(table.name) if i["unique"]
+        }
+        if wanted and wanted != key and wanted not in unique:
+            copy = Table(table.name, MetaData(), Column(wanted[0]))
+            made = Index(f"uq_{table.name}_{wanted[0]}", copy.c[wanted[0]], unique=True)
+            statement = _statement(CreateIndex(made), self._connection.dialect)
+            yield DataProblem(table.name, wanted[0], None, f"has no key: {statement};")
         for index in sorted(table.indexes, key=lambda index: str(index.name)):
             names = tuple(column.name for column in index.columns)
             if not any(one[: len(names)] == names for one in (*there, key)):

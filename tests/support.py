@@ -38,10 +38,10 @@ NOW = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 
 
-def fill(path: Path, customers: int = 3) -> CustomerDatabase:
-    """A company as of `NOW`; the first three customers are user_123, user_456 and user_789."""
+def fill(path: Path, customers: int = 3, as_of: datetime = NOW) -> CustomerDatabase:
+    """A company as of a time; the first three customers are user_123, user_456 and user_789."""
     database = CustomerDatabase(f"sqlite:///{path}")
-    replace_all(database, make_company(customers, 1, NOW), is_sample=True)
+    replace_all(database, make_company(customers, 1, as_of), is_sample=True)
     return database
 
 

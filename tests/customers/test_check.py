@@ -113,6 +113,23 @@ def test_a_missing_index_comes_with_its_statement(sound: Business) -> None:
     assert check(sound).ok
 
 
+def test_a_missing_key_comes_with_its_statement(tmp_path: Path) -> None:
+    with opened(sqlite_url(tmp_path / "c.db")) as business:
+        business.event("2026-03-01")
+        business.order("2026-02-20")
+        business.ticket("T1", "2026-02-20")
+        with business.database.engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE customers RENAME TO base")
+            connection.exec_driver_sql("CREATE TABLE customers AS SELECT * FROM base")
+        (problem,) = check(business).problems
+        assert (problem.relation, problem.column) == ("customers", "customer_id")
+        statement = problem.message.removeprefix("has no key: ").rstrip(";")
+        assert statement.startswith("CREATE UNIQUE INDEX")
+        with business.database.engine.begin() as connection:
+            connection.exec_driver_sql(statement)
+        assert check(business).ok
+
+
 def test_keys_that_a_view_has_twice_are_counted(tmp_path: Path) -> None:
     with opened(sqlite_url(tmp_path / "c.db")) as business:
         business.event("2026-03-01")

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,8 @@ def serving(home: Path, runs_url: str, count: int = 1) -> Iterator[list[Service]
 
 
 def customers_of(home: Path, count: int) -> list[str]:
-    """Fill a home; the ids of its customers."""
-    fill(home / "customers.db", customers=count).close()
+    """Fill a home, as of now, by which the service goes; the ids of its customers."""
+    fill(home / "customers.db", customers=count, as_of=datetime.now(UTC)).close()
     return [
         str(row)
         for row in query(f"sqlite:///{home / 'customers.db'}", "SELECT customer_id FROM customers")
