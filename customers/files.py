@@ -54,6 +54,10 @@ class Table:
 
 def open_table(path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> Table:
     """The file as a table; CustomerDataError says why it is none, and what to do."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise CustomerDataError(
+            f"{path} is a pipe or a device: save it as a file, it is read twice"
+        )
     try:
         with path.open("rb") as file:
             head = file.read(16)

@@ -39,6 +39,14 @@ from followup_agent.customers.rows import AT, RELATIONS, Problem, Reading, Rejec
 from followup_agent.service.errors import CustomerDataError
 from followup_agent.service.settings import known_zone
 
+_READING = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+}
+"""A mapping may come from somebody else: its queries attach no file and change nothing."""
+
 
 class _Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -153,14 +161,16 @@ def _text(cell: Any) -> Any:
 
 
 def _query(connection: sqlite3.Connection, path: Path, relation: str, sql: str) -> Table:
-    """The result of a mapping's query, row by row. It can only read."""
-    connection.execute("PRAGMA query_only = ON")
+    """The result of a mapping's query, row by row. It may look at the tables, and do nothing else."""
+    connection.set_authorizer(
+        lambda action, *_: sqlite3.SQLITE_OK if action in _READING else sqlite3.SQLITE_DENY
+    )
     try:
         cursor = connection.execute(sql)
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise CustomerDataError(f"mapping {path}, relations.{relation}: {error}") from error
     finally:
-        connection.execute("PRAGMA query_only = OFF")
+        connection.set_authorizer(None)
     if cursor.description is None:
         raise CustomerDataError(f"mapping {path}, relations.{relation}: this is no SELECT")
 

@@ -24,6 +24,8 @@ SAMPLE_ROWS = 2000
 MAX_FILES = 8
 MOST = 0.95
 """Share of the values that must be readable for a form to be taken."""
+MOSTLY = 0.75
+"""Share of the rows whose key must be their own."""
 _UTC = ZoneInfo("UTC")
 
 # Names of columns, without case and punctuation; the first ones fit best.
@@ -56,11 +58,43 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "body": "body description content text details 内容 描述 详情 问题描述",
     },
 }  # fmt: skip
+# What names are made of, where none of the above is there.
+_ZH_TIME, _ZH_NUMBER = "(?:时间|日期|日)$", "(?:编号|号码?|id|代码|码)$"
+_EN_TIME, _EN_NUMBER = "(?:at|on|time|date|ts)?$", "(?:id|no|nr|number|code|key)$"
+_PATTERNS: Mapping[str, Mapping[str, str]] = {
+    "customers": {
+        "customer_id": f"(?:客户|会员|用户|顾客|买家|账户|学员|患者|卡){_ZH_NUMBER}|(?:customer|account|client|user|member|contact|patient|student|company){_EN_NUMBER}",
+        "name": "名称|姓名|名字|昵称|公司|name|company",
+        "segment": "等级|级别|分层|客户类型|套餐|segment|tier|plan|level",
+        "signed_up_at": f"(?:注册|入会|开户|建档|创建|加入|开卡|签约|首次).*{_ZH_TIME}|(?:sign|regist|join|creat|onboard|enrol).*{_EN_TIME}",
+    },
+    "activity_events": {
+        "occurred_at": f"(?:登录|登陆|访问|到店|发生|使用|事件|操作|行为|浏览|拜访|签到).*{_ZH_TIME}|(?:event|login|visit|usage|used|access|occur|session).*{_EN_TIME}",
+        "kind": "事件|行为|动作|类型|方式|event|action|kind|activity|feature",
+    },
+    "orders": {
+        "order_id": f"(?:订单|消费|合同|发票|支付|交易|流水|单据|收据).*{_ZH_NUMBER}|(?:order|invoice|subscription|transaction|payment|receipt|contract){_EN_NUMBER}",
+        "placed_at": f"(?:下单|订单|消费|签订|交易|购买|创建|开单).*{_ZH_TIME}|(?:order|place|purchase|invoice|start|creat|transaction|bought).*{_EN_TIME}",
+        "paid_at": f"(?:支付|付款|回款|到账|收款).*{_ZH_TIME}|(?:paid|payment|captured|settled).*{_EN_TIME}",
+        "amount": "金额|总价|价格|实付|费用|amount|total|price|revenue|mrr|fee$",
+        "currency": "币种|货币|currency",
+        "status": "状态|status|state$",
+    },
+    "tickets": {
+        "ticket_id": f"(?:工单|投诉|问题|服务|案件|反馈|报修).*{_ZH_NUMBER}|(?:ticket|case|issue|request|complaint){_EN_NUMBER}",
+        "opened_at": f"(?:提交|创建|登记|打开|受理|发起|投诉|报修|反馈).*{_ZH_TIME}|(?:open|submit|creat|report|receiv).*{_EN_TIME}",
+        "closed_at": f"(?:关闭|解决|完成|办结|处理|结案).*{_ZH_TIME}|(?:clos|resolv|complet|solv|answer).*{_EN_TIME}",
+        "priority": "优先|紧急|严重|priority|severity|urgency",
+        "kind": "类型|分类|类别|category|type|kind",
+        "subject": "标题|主题|subject|title|summary",
+        "body": "内容|描述|详情|description|body|message|content|details|text$",
+    },
+}  # fmt: skip
 _FILE_NAMES = {
-    "customers": r"customer|account|client|member|user|客户|用户|会员",
-    "activity_events": r"activit|usage|event|login|visit|session|活动|行为|登录|登陆|访问|日志",
-    "orders": r"order|subscription|invoice|payment|sale|billing|订单|支付|付款|订阅",
-    "tickets": r"ticket|case|support|issue|helpdesk|工单|客服|投诉|问题",
+    "customers": r"customer|account|client|member|user|客户|用户|会员|顾客|学员",
+    "activity_events": r"activit|usage|event|login|visit|session|活动|行为|登录|登陆|访问|日志|到店|拜访|签到|浏览",
+    "orders": r"order|subscription|invoice|payment|sale|billing|订单|支付|付款|订阅|消费|合同|交易|流水",
+    "tickets": r"ticket|case|support|issue|helpdesk|complaint|工单|客服|投诉|问题|反馈|报修",
 }
 _KEYS = {"customers": "customer_id", "orders": "order_id", "tickets": "ticket_id"}
 _TIMES = ("signed_up_at", "occurred_at", "placed_at", "paid_at", "opened_at", "closed_at")
@@ -110,25 +144,26 @@ class _File:
     """Column to its values, without the empty ones."""
     rows: int
 
-    def named(self, aliases: str) -> list[str]:
-        """Columns that an alias names, the best first: by the alias, whole names before parts."""
+    def named(self, relation: str, name: str) -> list[str]:
+        """Columns that may be one of ours by their names, the best first."""
         plain = {column: _plain(column) for column in self.columns}
-        words = aliases.split()
-        whole = [c for word in words for c, name in plain.items() if name == word]
-        part = [c for word in words if len(word) > 3 or not word.isascii()
-                for c, name in plain.items() if word in name and c not in whole]  # fmt: skip
-        return [*dict.fromkeys([*whole, *part])]
+        words, pattern = _NAMES[relation][name].split(), _PATTERNS[relation][name]
+        whole = [column for word in words for column, said in plain.items() if said == word]
+        like = [column for column, said in plain.items() if re.search(pattern, said)]
+        return [*dict.fromkeys([*whole, *like])]
 
 
 def propose_mapping(paths: Sequence[Path], folder: Path) -> Proposal:
     """A mapping for these files, to stand in `folder`; CustomerDataError when it finds no customers."""
     if len(paths) > MAX_FILES:
         raise CustomerDataError(f"{len(paths)} files: name up to {MAX_FILES} of one export")
-    files = [_read(path, number) for number, path in enumerate(paths, start=1)]
+    files: list[_File] = []
+    for number, path in enumerate(paths, start=1):
+        files.append(_read(path, number, {file.table for file in files}))
     return _Proposer(files, folder).proposal()
 
 
-def _read(path: Path, number: int) -> _File:
+def _read(path: Path, number: int, taken: set[str]) -> _File:
     table = open_table(path)
     rows = [record for record in islice(table.rows, SAMPLE_ROWS) if not record.fault]
     columns = {
@@ -136,7 +171,9 @@ def _read(path: Path, number: int) -> _File:
         for index, column in enumerate(table.columns)
     }
     name = re.sub(r"\W", "_", path.stem)
-    return _File(path, name if re.match(r"[^\W\d]", name) else f"file_{number}", columns, len(rows))
+    if not re.match(r"[^\W\d]", name) or name in taken:
+        name = f"file_{number}"
+    return _File(path, name, columns, len(rows))
 
 
 def _plain(name: str) -> str:
@@ -212,6 +249,7 @@ class _Proposer:
             taken = {r: slots[i] for r, i in zip(RELATIONS, order, strict=True)}
             fits = {r: f for r, f in taken.items() if f is not None and scores[id(f), r] > 0}
             total = sum(scores[id(f), r] for r, f in fits.items())
+            total += 1000 * ("customers" in fits)  # nothing can be done without them
             if total > best[0]:
                 best = (total, fits)
         return best[1]
@@ -221,7 +259,7 @@ class _Proposer:
         found = {name: self._column(file, relation, name) for name in _NAMES[relation]}
         if any(found[name] is None for name in _NEEDED[relation]):
             return 0.0
-        named = 4.0 if re.search(_FILE_NAMES[relation], file.path.stem, re.IGNORECASE) else 0.0
+        named = 4.0 if _is_called(file, relation) else 0.0
         key = _KEYS.get(relation)
         own_key = (
             2.0 if key and _plain(found[key] or "") in _NAMES[relation][key].split()[:3] else 0
@@ -230,16 +268,17 @@ class _Proposer:
 
     def _column(self, file: _File, relation: str, name: str) -> str | None:
         """The column of a file for one of ours; its values must be of that kind."""
-        for column in file.named(_NAMES[relation][name]):
+        for column in file.named(relation, name):
             values = file.columns[column]
             if name in _TIMES and values and _time_form(values) is None:
                 continue
             if name == "amount" and _amount_form(values) is None:
                 continue
-            if name == _KEYS.get(relation) and len({*map(str, values)}) < file.rows:
-                continue  # a key is there once
+            if name == _KEYS.get(relation) and _distinct(values) < MOSTLY * file.rows:
+                continue  # a key is there once, but for a slip
             return column
-        if name in _FIRST_TIMES:  # the only time there is says it, whatever its name
+        by_file = relation == "customers" or _is_called(file, relation)
+        if name in _FIRST_TIMES and by_file:  # the only time there is says it, whatever its name
             times = [column for column, values in file.columns.items() if _are_times(values)]
             return times[0] if len(times) == 1 else None
         return None
@@ -283,7 +322,7 @@ class _Proposer:
         if key in file.columns and _plain(key) != "id":
             return key
         ids = customers.columns.get(key, [])
-        named = file.named(_NAMES["customers"]["customer_id"])
+        named = file.named("customers", "customer_id")
         overlapping = [c for c in named if _overlap(file.columns[c], ids) > 0]
         return overlapping[0] if overlapping else None
 
@@ -428,6 +467,14 @@ def _case(shown: str, table: Mapping[str, str]) -> str:
 
 def _overlap(some: Sequence[Any], others: Sequence[Any]) -> int:
     return len({*map(str, some)} & {*map(str, others)})
+
+
+def _is_called(file: _File, relation: str) -> bool:
+    return bool(re.search(_FILE_NAMES[relation], file.path.stem, re.IGNORECASE))
+
+
+def _distinct(values: Sequence[Any]) -> int:
+    return len({*map(str, values)})
 
 
 def _share(values: Sequence[Any], read: Callable[[Any], object]) -> float:

@@ -107,6 +107,10 @@ class _Relation(NamedTuple):
     key: str | None
 
 
+_PATTERN_IN_WORDS = {
+    "customer_id": "an id begins with a letter or digit and has up to 64 of them and of _ . : @ / + -",
+    "currency": "three capitals are needed, e.g. CNY",
+}
 _NONE: Any = None
 _RELATIONS: Mapping[str, _Relation] = {
     "customers": _Relation(
@@ -296,7 +300,9 @@ class _Checker:
         said = "is empty" if value is None else f"is {str(value)[:MAX_VALUE]!r}"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "missing":
-            return self._problem(record, raw, column, f"{said}: it is needed")
+            message = "it is needed"
+        elif problem["type"] == "string_pattern_mismatch":
+            message = _PATTERN_IN_WORDS[column]
         return self._problem(record, raw, column, f"{said}: {message}")
 
     def _problem(self, record: Record, raw: Row, column: str, message: str) -> Problem:

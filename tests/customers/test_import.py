@@ -1,5 +1,6 @@
 """Business data from files: every fault is named by file, line and column, and none half-loads."""
 
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -133,7 +134,7 @@ def test_a_file_with_its_first_line_only_is_refused_with_what_to_do(files: dict[
         ("customers", "user_3,C,business,", "signed_up_at", "is empty"),
         ("customers", ",C,business,2025-01-01", "customer_id", "is empty"),
         ("customers", "user_3,C,business,2025-02-30", "signed_up_at", "is '2025-02-30'"),
-        ("customers", f"{'x' * 201},C,business,2025-01-01", "customer_id", "pattern"),
+        ("customers", f"{'x' * 201},C,business,2025-01-01", "customer_id", "up to 64"),
         ("activity_events", "user_1,,login", "occurred_at", "is empty"),
         ("activity_events", ",2026-02-01,login", "customer_id", "is empty"),
         ("activity_events", "user_1,17723232001,login", "occurred_at", "is '17723232001'"),
@@ -560,6 +561,37 @@ def test_a_fault_in_a_mapped_file_is_named(
 ) -> None:
     (tmp_path / name).write_bytes(content)
     assert says in mapping_refusal(mapping)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ATTACH DATABASE '{folder}/evil.db' AS e",
+        "SELECT 1 FROM pragma_database_list",
+        "PRAGMA journal_mode = DELETE",
+        "INSERT INTO cases SELECT * FROM cases",
+        "CREATE TABLE more AS SELECT * FROM cases",
+        "SELECT load_extension('x')",
+        "VACUUM INTO '{folder}/evil.db'",
+    ],
+)
+def test_a_mapping_from_somebody_else_can_only_read_its_files(
+    mapping: Path, tmp_path: Path, statement: str
+) -> None:
+    text = mapping.read_text(encoding="utf-8")
+    query = statement.format(folder=tmp_path)
+    mapping.write_text(
+        text[: text.index("tickets = ")] + f'tickets = "{query}"\n', encoding="utf-8"
+    )
+    assert "relations.tickets" in mapping_refusal(mapping)
+    assert not (tmp_path / "evil.db").exists()
+
+
+def test_a_pipe_is_refused_with_what_to_do(files: dict[str, Path], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert "is a pipe or a device: save it as a file" in refusal(
+        files | {"orders": tmp_path / "pipe"}
+    )
 
 
 def test_a_column_name_may_hold_a_quote(mapping: Path, tmp_path: Path) -> None:

@@ -26,6 +26,13 @@ GERMAN = {
     "invoices.csv": "invoice_no;client_id;invoice_date;total\nR1;17;01.02.2026;1.234,50 €\nR2;18;02.02.2026;99,00 €\n",
 }
 
+MEMBERS = {
+    "会员.csv": "会员号,姓名,会员等级,入会日期,手机\nM1,甲,金卡,2025/11/25,1\nM2,乙,普通,2025/10/20,2\n",
+    "到店记录.csv": "会员号,到店时间,门店\nM1,2026/09/30 06:22,东门\nM2,2026/09/29 16:22,西门\n",
+    "消费单.csv": "消费单号,会员号,消费时间,实付金额,单据状态\nX1,M1,2026/09/30 07:00,￥88.00,已支付\nX2,M2,2026/09/30 08:00,￥9.00,待支付\n",
+    "投诉.csv": '投诉编号,会员号,登记时间,办结时间,紧急程度,投诉标题,详情\nT1,M1,2026/10/22 09:00,,紧急,"等太久,没人理",请回复\n',
+}
+
 
 def write(folder: Path, files: dict[str, str], encoding: str = "utf-8") -> list[Path]:
     for name, content in files.items():
@@ -71,6 +78,36 @@ def test_chinese_headers_and_words_become_ours(tmp_path: Path, encoding: str) ->
     ]
     assert any(remark.startswith("timezone") for remark in proposal.open)
     assert any("orders.currency: CNY, by the sign ¥" in remark for remark in proposal.open)
+
+
+def test_words_that_are_not_in_any_list_are_put_together(tmp_path: Path) -> None:
+    """A gym's export: 会员号, 到店时间, 消费单号, 登记时间, 办结时间."""
+    proposal = propose_mapping(write(tmp_path, MEMBERS, "gb18030"), tmp_path)
+    done, database = load(tmp_path, proposal)
+    assert (done.rejected, sum(done.rows.values())) == (0, 7)
+    query = "SELECT o.status, o.paid_at IS NULL, t.priority, t.subject, t.closed_at FROM orders o LEFT JOIN tickets t USING (customer_id) ORDER BY 1"
+    assert rows(database, query) == [
+        ("paid", 0, "urgent", "等太久,没人理", None),
+        ("placed", 1, None, None, None),
+    ]
+
+
+def test_two_files_of_one_name_are_two_tables(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    text = "customer_id,name,signup_date\nc1,A,2025-01-01\n"
+    paths = [
+        *write(tmp_path, {"customers.csv": text}),
+        *write(tmp_path / "old", {"customers.csv": text}),
+    ]
+    done, database = load(tmp_path, propose_mapping(paths, tmp_path))
+    database.close()
+    assert done.rows == {"customers": 1}
+
+
+def test_customers_are_found_before_anything_else(tmp_path: Path) -> None:
+    """A file that could be orders or tickets as well, in a language of which no word is known."""
+    files = {"kunden.csv": "id;Firma;Stand\n7;Müller;1.2.2025\n8;B;2.2.2025\n"}
+    assert set(propose_mapping(write(tmp_path, files), tmp_path).relations) == {"customers"}
 
 
 def test_joins_other_notations_and_missing_columns(tmp_path: Path) -> None:
