@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from followup_agent.service.errors import CustomerDataError
 
@@ -48,8 +48,8 @@ class Table:
     rows: Iterator[Record]
     expected: int | None = None
     """About how many rows there will be; None when that cannot be told."""
-    form: str = ""
-    """What the file was taken for: encoding and delimiter."""
+    counts: Literal["line", "row"] = "line"
+    """What the numbers of its records count."""
 
 
 def open_table(path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> Table:
@@ -92,7 +92,7 @@ def _csv(path: Path, encoding: str, delimiter: str | None) -> Table:
                 fault = f"the first line names {len(columns)} columns, this one has {len(row)}"
                 yield Record(line, row, fault)
 
-    return Table(columns, records(), _expected_rows(path), f"{encoding}, {delimiter!r}")
+    return Table(columns, records(), _expected_rows(path))
 
 
 def _expected_rows(path: Path) -> int | None:
@@ -245,7 +245,7 @@ def _parquet(path: Path) -> Table:
                 f"{path}, after row {number}, is damaged: {_first(error)}"
             ) from error
 
-    return Table(columns, records(), file.metadata.num_rows, "parquet")
+    return Table(columns, records(), file.metadata.num_rows, "row")
 
 
 def _first(error: BaseException) -> str:
@@ -258,6 +258,8 @@ def _plain(cell: Any) -> Any:
         return None
     if isinstance(cell, bool):
         return str(cell).upper()
+    if isinstance(cell, float) and cell.is_integer():
+        return int(cell)  # an id that a column with gaps has made a float
     if isinstance(cell, str | int | float | datetime | date):
         return cell
     if isinstance(cell, Decimal):

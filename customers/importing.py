@@ -99,18 +99,17 @@ def _tables(
     if export.mapping is not None:
         mapping, path = export.mapping
         return mapped_tables(mapping, path, export.folder or path.parent, rejects, watch)
+    opened = {
+        relation: open_table(
+            export.files[relation], encoding=export.encoding, delimiter=export.delimiter
+        )
+        for relation in RELATIONS
+        if relation in export.files
+    }
     return nullcontext(
         {
-            relation: (
-                open_table(
-                    export.files[relation],
-                    encoding=export.encoding,
-                    delimiter=export.delimiter,
-                ),
-                Source(str(export.files[relation])),
-            )
-            for relation in RELATIONS
-            if relation in export.files
+            relation: (table, Source(str(export.files[relation]), table.counts))
+            for relation, table in opened.items()
         }
     )
 

@@ -209,6 +209,28 @@ def test_parquet_is_read_as_csv_is(database: CustomerDatabase, folder: Path) -> 
     assert {tuple(change) for change in load(database, folder).changes.values()} == {(0, 0, 0)}
 
 
+def test_ids_that_a_column_with_gaps_has_made_numbers_are_ids_all_the_same(tmp_path: Path) -> None:
+    """As data frames write them: 1.0 is customer 1. A row is named by its number."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    signed_up = pa.array([None, "2025-01-01", "2025-01-02"])
+    customers = {"customer_id": [None, 1.0, 2.0], "name": ["", "A", "B"], "segment": ["b"] * 3}
+    parquet.write_table(
+        pa.table({**customers, "signed_up_at": signed_up}), tmp_path / "customers.csv"
+    )
+    events = {"customer_id": [1, 2], "occurred_at": ["2026-01-01"] * 2, "kind": ["login"] * 2}
+    parquet.write_table(pa.table(events), tmp_path / "activity_events.csv")
+    database = CustomerDatabase(sqlite_url(tmp_path / "c.db"))
+    done = load(database, tmp_path, "customers", "activity_events")
+    assert done.rows == {"customers": 2, "activity_events": 2}
+    assert [str(problem) for problem in done.problems] == [
+        f"{tmp_path / 'customers.csv'}, row 1: customer_id is empty: it is needed"
+    ]
+    assert [row[0] for row in held(database)["customers"]] == ["1", "2"]
+    database.close()
+
+
 def test_two_imports_at_once_leave_one_of_them(database: CustomerDatabase, folder: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
