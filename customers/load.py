@@ -180,6 +180,11 @@ def _apply(
             "them (follow-up tasks are kept), or choose another --home"
         )
     if was_sample and not is_sample:
+        if customers not in staged:
+            raise CustomerDataError(
+                f"{database.name} holds made-up customers: import your own customers first, or "
+                "with these files"
+            )
         for table in reversed(READ_RELATIONS):
             connection.execute(table.delete())
     free = replace or was_sample or is_sample

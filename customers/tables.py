@@ -79,6 +79,8 @@ def _instant_sqlite(element: Any, compiler: Any, **options: Any) -> str:
 
 PRIORITIES = ("low", "normal", "high", "urgent")
 STATUSES = ("placed", "paid", "cancelled", "refunded")
+LongText = Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
+"""What customers write; MySQL's TEXT ends at 64 kB."""
 _OWN: dict[str, Any] = {
     "mysql_charset": "utf8mb4",
     "mysql_collate": "utf8mb4_bin",
@@ -128,8 +130,8 @@ tickets = Table(
     Column("closed_at", Instant),
     Column("priority", String(20), nullable=False),
     Column("kind", String(50), nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("body", Text, nullable=False),
+    Column("subject", LongText, nullable=False),
+    Column("body", LongText, nullable=False),
     **_OWN,
 )
 followup_tasks = Table(

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
+from support import NOW
 
 from followup_agent.customers.database import CustomerDatabase, sqlite_url
 from followup_agent.customers.importing import Export, Imported, import_export
+from followup_agent.customers.load import replace_all
+from followup_agent.customers.sample import make_company
 from followup_agent.customers.tables import READ_RELATIONS
 from followup_agent.service.errors import CustomerDataError
 
@@ -229,6 +232,25 @@ def test_ids_that_a_column_with_gaps_has_made_numbers_are_ids_all_the_same(tmp_p
     ]
     assert [row[0] for row in held(database)["customers"]] == ["1", "2"]
     database.close()
+
+
+def test_nothing_of_ones_own_is_put_among_made_up_customers(
+    database: CustomerDatabase, folder: Path
+) -> None:
+    replace_all(database, make_company(3, 1, NOW), is_sample=True)
+    (folder / "tickets.csv").write_text(TICKETS + "t1,user_123,2026-01-01,,low,bug,,\n", "utf-8")
+    with pytest.raises(
+        CustomerDataError, match="made-up customers: import your own customers first"
+    ):
+        load(database, folder, "tickets")
+    load(database, folder, "customers", "orders")
+    assert [len(rows) for rows in held(database).values()] == [2, 0, 2, 0]
+
+
+def test_what_customers_write_may_be_long(database: CustomerDatabase, folder: Path) -> None:
+    add(folder, "tickets", f"t2,c1,2026-02-01,,low,bug,{'题' * 100_000},{'x' * 300_000}")
+    assert load(database, folder).rejected == 0
+    assert {len(row[-1]) for row in held(database)["tickets"]} == {7, 300_000}
 
 
 def test_two_imports_at_once_leave_one_of_them(database: CustomerDatabase, folder: Path) -> None:
