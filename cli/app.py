@@ -338,7 +338,8 @@ def data_import(
         typer.Option("--from", help="Folder of the mapping's files. Default: the mapping's own."),
     ] = None,
     timezone: Annotated[
-        str | None, typer.Option("--timezone", help="Zone of times without one. Default: UTC.")
+        str | None,
+        typer.Option("--timezone", help="Zone of times without one. Default: FOLLOWUP_TIMEZONE."),
     ] = None,
     time_format: Annotated[
         str | None, typer.Option("--time-format", help="Form of times, e.g. '%d/%m/%Y %H:%M'.")
@@ -410,7 +411,7 @@ def data_map(
     """Propose a mapping file for an export, to be read and edited."""
     from followup_agent.cli import data as filling
 
-    return filling.propose(files, out=out, as_json=as_json)
+    return filling.propose(files, out=out, as_json=as_json, home=home)
 
 
 @policy.command("show")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -91,8 +91,10 @@ def load(
     from followup_agent.customers.importing import import_export
 
     given = {relation: path for relation, path in files.items() if path is not None}
-    export = _export(given, mapping, folder, timezone, time_format, decimal, encoding, delimiter)
     settings = load_settings(home=home)
+    export = _export(
+        given, mapping, folder, timezone, time_format, decimal, encoding, delimiter, settings
+    )
     database = _database(settings)
     try:
         with _progress() as watch:
@@ -106,6 +108,7 @@ def load(
         print_json(
             {
                 "database": database.name,
+                "timezone": str(export.reading.zone),
                 "rows": done.rows,
                 "changes": {name: change._asdict() for name, change in done.changes.items()},
                 "rejected": done.rejected,
@@ -126,10 +129,19 @@ def load(
     out.print(database.name)
     for relation, change in done.changes.items():
         out.print(f"  {relation:<16} {done.rows[relation]:>9,} rows: {_changed(change)}")
-    if mapping is None and timezone is None:
-        notice("times without a zone were read as UTC; --timezone names another")
+    notice(_zones(export.reading.zone, settings))
     out.print("Next: followup data check")
     return 0
+
+
+def _zones(zone: tzinfo, settings: Settings) -> str:
+    """In which zone times were read and days begin: what a wrong one does is seen nowhere else."""
+    if str(zone) == settings.timezone:
+        return f"times without a zone were read in {zone}, where days begin too (FOLLOWUP_TIMEZONE)"
+    return (
+        f"times without a zone were read in {zone}, and days begin in {settings.timezone}: if your "
+        f"days are those of {zone}, set FOLLOWUP_TIMEZONE={zone}"
+    )
 
 
 def _changed(change: Change) -> str:
@@ -146,6 +158,7 @@ def _export(
     decimal: str | None,
     encoding: str | None,
     delimiter: str | None,
+    settings: Settings,
 ) -> "Export":
     """What is to be imported; UsageError for options that do not go together."""
     from followup_agent.customers.files import known_encoding
@@ -167,7 +180,9 @@ def _export(
         if beside:
             raise UsageError(f"{beside[0]} is said in the mapping file itself.")
         declared = read_mapping(mapping)
-        return Export(mapping=(declared, mapping), folder=folder, reading=declared.reading)
+        return Export(
+            mapping=(declared, mapping), folder=folder, reading=declared.reading(settings.zone)
+        )
     if folder is not None:
         raise UsageError("--from goes with --map.")
     if not files:
@@ -179,7 +194,7 @@ def _export(
     if delimiter is not None and len(delimiter) != 1:
         raise UsageError(f"--delimiter is {delimiter!r}: it is one character")
     try:
-        zone = ZoneInfo(known_zone(timezone or "UTC"))
+        zone = ZoneInfo(known_zone(timezone or settings.timezone))
         encoding = known_encoding(encoding) if encoding else None
     except ValueError as error:
         raise UsageError(str(error)) from error
@@ -249,9 +264,14 @@ def check(*, as_of: str | None, as_json: bool, home: Path | None) -> int:
         print_json(report.as_json())
     else:
         out = console()
-        out.print(f"{database.name}, as of {moment.isoformat(timespec='minutes')}")
+        shown = moment.astimezone(settings.zone).isoformat(timespec="minutes")
+        out.print(f"{database.name}, as of {shown} (days in {settings.timezone})")
         for source in report.sources:
-            newest = source.newest.isoformat(timespec="minutes") if source.newest else "-"
+            newest = (
+                source.newest.astimezone(settings.zone).isoformat(timespec="minutes")
+                if source.newest
+                else "-"
+            )
             share = (
                 "" if source.without is None else f"  {source.without:.0%} of customers without any"
             )
@@ -267,11 +287,12 @@ def check(*, as_of: str | None, as_json: bool, home: Path | None) -> int:
 # --- map ---
 
 
-def propose(files: list[Path], *, out: Path | None, as_json: bool) -> int:
+def propose(files: list[Path], *, out: Path | None, as_json: bool, home: Path | None) -> int:
     """A mapping for these files, for a person to edit."""
     from followup_agent.customers.propose import propose_mapping
 
-    proposal = propose_mapping(files, (out or Path("mapping.toml")).parent)
+    folder = (out or Path("mapping.toml")).parent
+    proposal = propose_mapping(files, folder, load_settings(home=home).timezone)
     if out is not None:
         try:
             with out.open("x", encoding="utf-8") as file:

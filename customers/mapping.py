@@ -16,9 +16,10 @@ renames, joins, constants and value tables are plain SQL and no language of our 
            parse_time(signup_date, '%d/%m/%Y') AS signed_up_at, _at
     FROM accounts'''
 
-An empty cell is NULL. `parse_time(text, form)` reads a time of a form that `customers/cells.py` does
+An empty cell is NULL, and so is an empty text that a query gives. `parse_time(text, form)` reads a time of a form that `customers/cells.py` does
 not know by itself (Python's `strptime`), `parse_amount(text, ',')` an amount with this decimal mark.
-A time without a zone is in `timezone`, UTC by default. Every table has a column `_at`, the file and
+A time without a zone is in `timezone`, by default the zone
+in which days are counted (`FOLLOWUP_TIMEZONE`). Every table has a column `_at`, the file and
 line of each row: a query that selects it lets a bad row be named by them.
 """
 
@@ -26,7 +27,7 @@ import sqlite3
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
@@ -77,13 +78,13 @@ class MappingFile(_Closed):
 
     files: dict[Name, MappedFile | str]
     relations: _Relations
-    timezone: Annotated[str, AfterValidator(known_zone)] = "UTC"
+    timezone: Annotated[str, AfterValidator(known_zone)] | None = None
     decimal: Decimals | None = None
 
-    @property
-    def reading(self) -> Reading:
-        """How cells are read."""
-        return Reading(zone=ZoneInfo(self.timezone), decimals=self.decimal)
+    def reading(self, zone: tzinfo = UTC) -> Reading:
+        """How cells are read; `zone` is that of times without one, where the mapping names none."""
+        own = ZoneInfo(self.timezone) if self.timezone else zone
+        return Reading(zone=own, decimals=self.decimal)
 
 
 def read_mapping(path: Path) -> MappingFile:

@@ -66,23 +66,23 @@ _PATTERNS: Mapping[str, Mapping[str, str]] = {
         "customer_id": f"(?:客户|会员|用户|顾客|买家|账户|学员|患者|卡){_ZH_NUMBER}|(?:customer|account|client|user|member|contact|patient|student|company){_EN_NUMBER}",
         "name": "名称|姓名|名字|昵称|公司|name|company",
         "segment": "等级|级别|分层|客户类型|套餐|segment|tier|plan|level",
-        "signed_up_at": f"(?:注册|入会|开户|建档|创建|加入|开卡|签约|首次).*{_ZH_TIME}|(?:sign|regist|join|creat|onboard|enrol).*{_EN_TIME}",
+        "signed_up_at": f"(?:注册|报名|入会|入学|开户|建档|创建|加入|开卡|签约|首次).*{_ZH_TIME}|(?:sign|regist|join|creat|onboard|enrol).*{_EN_TIME}",
     },
     "activity_events": {
         "occurred_at": f"(?:登录|登陆|访问|到店|发生|使用|事件|操作|行为|浏览|拜访|签到).*{_ZH_TIME}|(?:event|login|visit|usage|used|access|occur|session).*{_EN_TIME}",
         "kind": "事件|行为|动作|类型|方式|event|action|kind|activity|feature",
     },
     "orders": {
-        "order_id": f"(?:订单|消费|合同|发票|支付|交易|流水|单据|收据).*{_ZH_NUMBER}|(?:order|invoice|subscription|transaction|payment|receipt|contract){_EN_NUMBER}",
-        "placed_at": f"(?:下单|订单|消费|签订|交易|购买|创建|开单).*{_ZH_TIME}|(?:order|place|purchase|invoice|start|creat|transaction|bought).*{_EN_TIME}",
+        "order_id": f"(?:订单|消费|合同|发票|支付|缴费|付款|充值|账单|销售|交易|流水|单据|收据).*{_ZH_NUMBER}|(?:order|invoice|subscription|transaction|payment|receipt|contract){_EN_NUMBER}",
+        "placed_at": f"(?:下单|订单|消费|签订|交易|购买|缴费|充值|账单|销售|创建|开单).*{_ZH_TIME}|(?:order|place|purchase|invoice|start|creat|transaction|bought).*{_EN_TIME}",
         "paid_at": f"(?:支付|付款|回款|到账|收款).*{_ZH_TIME}|(?:paid|payment|captured|settled).*{_EN_TIME}",
         "amount": "金额|总价|价格|实付|费用|amount|total|price|revenue|mrr|fee$",
         "currency": "币种|货币|currency",
         "status": "状态|status|state$",
     },
     "tickets": {
-        "ticket_id": f"(?:工单|投诉|问题|服务|案件|反馈|报修).*{_ZH_NUMBER}|(?:ticket|case|issue|request|complaint){_EN_NUMBER}",
-        "opened_at": f"(?:提交|创建|登记|打开|受理|发起|投诉|报修|反馈).*{_ZH_TIME}|(?:open|submit|creat|report|receiv).*{_EN_TIME}",
+        "ticket_id": f"(?:工单|投诉|问题|服务|案件|反馈|报修|维修|售后|意见).*{_ZH_NUMBER}|(?:ticket|case|issue|request|complaint){_EN_NUMBER}",
+        "opened_at": f"(?:提交|创建|登记|打开|受理|发起|投诉|报修|反馈|维修|意见).*{_ZH_TIME}|(?:open|submit|creat|report|receiv).*{_EN_TIME}",
         "closed_at": f"(?:关闭|解决|完成|办结|处理|结案).*{_ZH_TIME}|(?:clos|resolv|complet|solv|answer).*{_EN_TIME}",
         "priority": "优先|紧急|严重|priority|severity|urgency",
         "kind": "类型|分类|类别|category|type|kind",
@@ -93,8 +93,8 @@ _PATTERNS: Mapping[str, Mapping[str, str]] = {
 _FILE_NAMES = {
     "customers": r"customer|account|client|member|user|客户|用户|会员|顾客|学员",
     "activity_events": r"activit|usage|event|login|visit|session|活动|行为|登录|登陆|访问|日志|到店|拜访|签到|浏览",
-    "orders": r"order|subscription|invoice|payment|sale|billing|订单|支付|付款|订阅|消费|合同|交易|流水",
-    "tickets": r"ticket|case|support|issue|helpdesk|complaint|工单|客服|投诉|问题|反馈|报修",
+    "orders": r"order|subscription|invoice|payment|sale|billing|订单|支付|付款|缴费|充值|账单|销售|订阅|消费|合同|交易|流水",
+    "tickets": r"ticket|case|support|issue|helpdesk|complaint|工单|客服|投诉|问题|反馈|报修|维修|售后|意见",
 }
 _KEYS = {"customers": "customer_id", "orders": "order_id", "tickets": "ticket_id"}
 _TIMES = ("signed_up_at", "occurred_at", "placed_at", "paid_at", "opened_at", "closed_at")
@@ -113,14 +113,14 @@ _TIME_FORMS = tuple(
 _PRIORITY = {
     "low": "low minor p3 p4 trivial 低 较低",
     "normal": "normal medium moderate p2 standard 普通 中 一般 中等 正常",
-    "high": "high major p1 高 较高 重要",
+    "high": "high major p1 高 较高 重要 严重",
     "urgent": "urgent critical blocker p0 emergency 紧急 特急 加急 非常紧急",
 }
 _STATUS = {
     "placed": "placed pending unpaid open new processing created 待支付 待付款 未支付 未付款 处理中",
-    "paid": "paid completed complete success succeeded fulfilled delivered shipped active 已支付 已付款 已完成 支付成功 交易成功 已发货",
+    "paid": "paid completed complete success succeeded fulfilled delivered shipped active 已支付 已付款 已完成 已缴 已缴费 已结清 支付成功 交易成功 已发货",
     "cancelled": "cancelled canceled void voided churned expired 已取消 取消 已关闭 交易关闭",
-    "refunded": "refunded refund returned 已退款 退款 已退货",
+    "refunded": "refunded refund returned 已退款 退款 退费 已退费 已退货",
 }  # fmt: skip
 _LOGIN = ("login", "signin", "logon", "登录", "登陆")
 _CURRENCIES = {"€": "EUR", "£": "GBP", "¥": "CNY", "￥": "CNY", "元": "CNY"}
@@ -153,14 +153,17 @@ class _File:
         return [*dict.fromkeys([*whole, *like])]
 
 
-def propose_mapping(paths: Sequence[Path], folder: Path) -> Proposal:
-    """A mapping for these files, to stand in `folder`; CustomerDataError when it finds no customers."""
+def propose_mapping(paths: Sequence[Path], folder: Path, timezone: str = "UTC") -> Proposal:
+    """A mapping for these files, to stand in `folder`; CustomerDataError when it finds no customers.
+
+    `timezone` is proposed for times without a zone.
+    """
     if len(paths) > MAX_FILES:
         raise CustomerDataError(f"{len(paths)} files: name up to {MAX_FILES} of one export")
     files: list[_File] = []
     for number, path in enumerate(paths, start=1):
         files.append(_read(path, number, {file.table for file in files}))
-    return _Proposer(files, folder).proposal()
+    return _Proposer(files, folder, timezone).proposal()
 
 
 def _read(path: Path, number: int, taken: set[str]) -> _File:
@@ -184,6 +187,7 @@ def _plain(name: str) -> str:
 class _Proposer:
     files: list[_File]
     folder: Path
+    timezone: str
     remarks: list[str] = field(default_factory=list)
     naive: bool = False
 
@@ -193,7 +197,8 @@ class _Proposer:
         customers = chosen.get("customers")
         if customers is None:
             raise CustomerDataError(
-                "none of these files looks like the customers: name the file that has one row for each"
+                "none of these files looks like the customers: name the one that has one row for each, "
+                "with an id and a time of signing up; or write the mapping by hand (docs/own-data.md)"
             )
         queries = {
             relation: self._query(relation, chosen[relation], customers)
@@ -205,22 +210,33 @@ class _Proposer:
                 self.remarks.append(f"no file looks like {relation}: this source is not connected")
         if self.naive:
             self.remarks.append(
-                "timezone: times have no zone of their own; name the one they are in"
+                f"timezone: times have no zone of their own; is it {self.timezone}?"
             )
         used = {
             *(file.table for file in chosen.values()),
             *(file.table for file in self.files if any(f'"{file.table}"' in q for q in queries.values())),
         }  # fmt: skip
+        self.remarks += [self._unused(file) for file in self.files if file.table not in used]
         return Proposal(
             self._written(queries, used),
             {relation: str(file.path) for relation, file in chosen.items()},
             self.remarks,
         )
 
+    def _unused(self, file: _File) -> str:
+        for relation in RELATIONS:
+            lacking = [name for name in _NEEDED[relation] if not self._column(file, relation, name)]
+            if _is_called(file, relation) and lacking:
+                return (
+                    f"{file.path.name} is called like {relation}, and which of its columns is "
+                    f"{' and '.join(lacking)} cannot be told: it is left out"
+                )
+        return f"{file.path.name} is left out: nothing tells what it is, or another file is that already"
+
     def _written(self, queries: Mapping[str, str], used: set[str]) -> str:
         lines = ["# Proposed from the columns and first rows of the files. Read it, and edit it."]
         lines += [f"# To be looked at: {remark}" for remark in self.remarks]
-        lines += ["", 'timezone = "UTC"', "", "[files]"]
+        lines += ["", f'timezone = "{self.timezone}"', "", "[files]"]
         for file in self.files:
             if file.table in used:
                 path = (
@@ -259,7 +275,10 @@ class _Proposer:
         found = {name: self._column(file, relation, name) for name in _NAMES[relation]}
         if any(found[name] is None for name in _NEEDED[relation]):
             return 0.0
-        named = 4.0 if _is_called(file, relation) else 0.0
+        called = [other for other in RELATIONS if _is_called(file, other)]
+        if called and relation not in (*called, "customers"):
+            return 0.0  # complaints without an id of their own are not activity
+        named = 4.0 if relation in called else 0.0
         key = _KEYS.get(relation)
         own_key = (
             2.0 if key and _plain(found[key] or "") in _NAMES[relation][key].split()[:3] else 0

@@ -256,6 +256,10 @@ def typed_rows(
         )
 
 
+def _is_blank(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
 class _Checker:
     """Checks the rows of one relation, one after another."""
 
@@ -272,7 +276,7 @@ class _Checker:
         if record.fault:
             return {"cells": list(record.cells)}, self._problem(record, {}, "", record.fault)
         raw = dict(zip(self._columns, record.cells, strict=True))
-        given = {name: value for name, value in raw.items() if value is not None}
+        given = {name: value for name, value in raw.items() if not _is_blank(value)}
         try:
             row: Row = self._validate.validate_python(given, context=self._reading)
         except ValidationError as error:
@@ -297,7 +301,7 @@ class _Checker:
         problem = error.errors(include_url=False)[0]
         column = str(problem["loc"][0])
         value = raw.get(column)
-        said = "is empty" if value is None else f"is {str(value)[:MAX_VALUE]!r}"
+        said = "is empty" if _is_blank(value) else f"is {str(value)[:MAX_VALUE]!r}"
         message = problem["msg"].removeprefix("Value error, ")
         if problem["type"] == "missing":
             message = "it is needed"

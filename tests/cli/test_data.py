@@ -46,6 +46,21 @@ def test_import_check_and_ask_in_one_sitting(followup, options: list[str], tmp_p
     assert run.json["verdict"]["needs_followup"] is True
 
 
+def test_the_zone_is_the_teams_and_another_one_is_told(followup, options: list[str]) -> None:  # type: ignore[no-untyped-def]
+    """A zone in which times are read is not the one in which days begin, unless it is said."""
+    zone = {"FOLLOWUP_TIMEZONE": "Asia/Shanghai"}
+    team = followup("data", "import", *options, env=zone)
+    assert "were read in Asia/Shanghai, where days begin too (FOLLOWUP_TIMEZONE)" in team.err
+    again = followup("data", "import", *options, "--timezone", "Asia/Shanghai")
+    assert again.out.count("nothing changed") == 4  # the same instants
+    assert "days begin in UTC: " in again.err
+    assert again.err.rstrip().endswith("set FOLLOWUP_TIMEZONE=Asia/Shanghai")
+    checked = followup("data", "check", "--as-of", "2026-03-01", env=zone)
+    assert "as of 2026-03-01T23:59+08:00 (days in Asia/Shanghai)" in checked.out
+    proposed = followup("data", "map", "customers.csv", env=zone)
+    assert 'timezone = "Asia/Shanghai"' in proposed.out
+
+
 def test_bad_rows_are_reported_and_kept(followup, options: list[str], tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     with (tmp_path / "orders.csv").open("a", encoding="utf-8") as file:
         file.writelines(f"o{n},c1,2026-02-31,,1,CNY,paid\n" for n in range(2, 32))

@@ -75,7 +75,7 @@ def read_files(files: Mapping[str, Path], reading: Reading | None = None) -> Row
 
 def read_mapping(path: Path, folder: Path | None = None) -> Rows:
     mapping = read_mapping_file(path)
-    return read(Export(mapping=(mapping, path), folder=folder, reading=mapping.reading))
+    return read(Export(mapping=(mapping, path), folder=folder, reading=mapping.reading()))
 
 
 def refusal(files: Mapping[str, Path]) -> str:
@@ -472,6 +472,13 @@ def test_a_mapping_renames_joins_and_reads_times_in_its_zone(mapping: Path) -> N
         ("urgent", None),
         ("normal", datetime(2026, 2, 2, 16, tzinfo=UTC)),
     ]
+
+
+def test_an_empty_text_of_a_query_is_empty(mapping: Path) -> None:
+    change(mapping, "closed AS closed_at", "coalesce(closed, ' ') AS closed_at")
+    assert read_mapping(mapping).tickets[0]["closed_at"] is None
+    change(mapping, "price AS amount", "'' AS amount")
+    assert "amount is empty: it is needed" in mapping_refusal(mapping)
 
 
 def test_a_mapping_without_zone_reads_times_in_utc(mapping: Path) -> None:

@@ -46,7 +46,7 @@ def load(folder: Path, proposal: Proposal) -> tuple[Imported, CustomerDatabase]:
     mapping = read_mapping(path)
     database = CustomerDatabase(sqlite_url(folder / "c.db"))
     return import_export(
-        database, Export(mapping=(mapping, path), reading=mapping.reading)
+        database, Export(mapping=(mapping, path), reading=mapping.reading())
     ), database
 
 
@@ -148,9 +148,33 @@ def test_words_that_are_not_known_are_asked_about(tmp_path: Path) -> None:
     assert (done.problems[0].file, done.problems[0].line) == (str(tmp_path / "tickets.csv"), 2)
 
 
-def test_files_without_customers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CustomerDataError, match="looks like the customers"):
+def test_files_without_customers_are_refused_and_the_way_out_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        CustomerDataError, match=r"looks like the customers: name the one .* by hand"
+    ):
         propose_mapping(write(tmp_path, {"a.csv": "x,y\n1,2\n"}), tmp_path)
+
+
+def test_the_zone_of_the_team_is_proposed(tmp_path: Path) -> None:
+    proposal = propose_mapping(write(tmp_path, CHINESE), tmp_path, "Asia/Shanghai")
+    assert 'timezone = "Asia/Shanghai"' in proposal.text
+    assert any("is it Asia/Shanghai?" in remark for remark in proposal.open)
+
+
+def test_a_file_that_is_left_out_is_named_and_becomes_nothing_else(tmp_path: Path) -> None:
+    """Complaints without an id of their own are no logins, and a price list is nothing."""
+    files = {
+        "customers.csv": "customer_id,name,signup_date\nc1,A,2025-01-01\nc2,B,2025-01-01\n",
+        "complaints.csv": "customer_id,date,text\nc1,2026-01-01,slow\nc1,2026-01-02,slow\n",
+        "prices.csv": "article,price\nx,1\n",
+    }
+    proposal = propose_mapping(write(tmp_path, files), tmp_path)
+    assert set(proposal.relations) == {"customers"}
+    assert (
+        "complaints.csv is called like tickets, and which of its columns is ticket_id "
+        "cannot be told: it is left out" in proposal.open
+    )
+    assert any(remark.startswith("prices.csv is left out") for remark in proposal.open)
 
 
 def test_the_command_writes_a_file_that_the_import_takes(

@@ -236,7 +236,7 @@ async def test_all_500_accounts_have_the_facts_of_the_files_in_every_database(
     """One mapping file, whatever the database."""
     database = CustomerDatabase(new_url)
     mapping = read_mapping(MAPPING)
-    export = Export(mapping=(mapping, MAPPING), folder=DATA, reading=mapping.reading)
+    export = Export(mapping=(mapping, MAPPING), folder=DATA, reading=mapping.reading())
     done = import_export(database, export)
     assert (done.rejected, sum(done.rows.values())) == (0, 32_500)
     agrees(await all_facts(database, list(counted)), counted)

@@ -63,7 +63,7 @@ def test_the_mapping_of_the_page_loads(tmp_path: Path) -> None:
     path.write_text(blocks("toml", PAGE)[0], encoding="utf-8")
     mapping = read_mapping(path)
     database = CustomerDatabase(f"sqlite:///{tmp_path / 'c.db'}")
-    done = import_export(database, Export(mapping=(mapping, path), reading=mapping.reading))
+    done = import_export(database, Export(mapping=(mapping, path), reading=mapping.reading()))
     database.close()
     assert (done.rejected, done.rows) == (0, {"customers": 2, "activity_events": 2})
 
