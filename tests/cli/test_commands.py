@@ -112,6 +112,7 @@ def test_the_doctor_says_where_each_setting_came_from(followup, tmp_path: Path) 
         (["ask", "x", "--as-of", "soon"], 2, "ISO 8601"),
         (["ask", "x", "--frobnicate"], 2, "--frobnicate"),
         (["ask"], 2, "'goal'"),
+        (["--home", "x", "ask", "y"], 2, "Options stand after the command"),
         (["frobnicate"], 2, "frobnicate"),
         (["ask", "x", "--planner", "magic"], 2, "FOLLOWUP_PLANNER"),
         (["ask", "x", "--planner", "llm"], 2, "--planner rules"),
