@@ -31,7 +31,7 @@ _UTC = ZoneInfo("UTC")
 # Names of columns, without case and punctuation; the first ones fit best.
 _NAMES: Mapping[str, Mapping[str, str]] = {
     "customers": {
-        "customer_id": "customerid accountid userid clientid memberid custid uid id 客户编号 客户id 客户号 用户id 用户编号 会员编号 会员id 账号",
+        "customer_id": "customerid accountid clientid companyid organizationid organisationid orgid tenantid workspaceid userid memberid custid uid id 客户编号 客户id 客户号 用户id 用户编号 会员编号 会员id 账号",
         "name": "name customername accountname companyname company fullname clientname 客户名称 客户姓名 名称 公司名称 公司 姓名 用户名",
         "segment": "segment tier plantier plan level type industry 客户等级 等级 分层 级别 客户类型 套餐 会员等级",
         "signed_up_at": "signedupat signupdate signupat registeredat registrationdate joinedat joindate createdat created since customersince onboardedat startdate 建档时间 建档日期 注册时间 注册日期 开户日期 创建时间 加入时间",
@@ -41,7 +41,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "kind": "kind eventtype event eventname action activity type featurename 事件类型 事件 行为 动作 类型",
     },
     "orders": {
-        "order_id": "orderid orderno ordernumber subscriptionid invoiceid invoiceno paymentid id 订单编号 订单号 订单id 单号",
+        "order_id": "orderid orderno ordernumber order subscriptionid invoiceid invoiceno invoice paymentid id 订单编号 订单号 订单id 单号",
         "placed_at": "placedat orderdate orderedat ordertime startdate invoicedate createdat date 下单时间 下单日期 订单时间 订单日期 创建时间",
         "paid_at": "paidat paymentdate paymenttime paiddate paidon 支付时间 付款时间 付款日期 支付日期",
         "amount": "amount total totalamount price mrramount revenue value 金额 订单金额 实付金额 支付金额 总价 总金额",
@@ -49,7 +49,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
         "status": "status orderstatus state 状态 订单状态",
     },
     "tickets": {
-        "ticket_id": "ticketid caseid caseno issueid requestid id 工单编号 工单号 工单id 编号",
+        "ticket_id": "ticketid ticketno ticket caseid caseno case issueid issue requestid id 工单编号 工单号 工单id 编号",
         "opened_at": "openedat submittedat opened opendate createdat created reportedat 提交时间 创建时间 打开时间 提交日期 创建日期",
         "closed_at": "closedat resolvedat closed closedate completedat 关闭时间 解决时间 完成时间 关闭日期",
         "priority": "priority severity urgency 优先级 紧急程度 严重程度",
@@ -63,7 +63,7 @@ _ZH_TIME, _ZH_NUMBER = "(?:时间|日期|日)$", "(?:编号|号码?|id|代码|�
 _EN_TIME, _EN_NUMBER = "(?:at|on|time|date|ts)?$", "(?:id|no|nr|number|code|key)$"
 _PATTERNS: Mapping[str, Mapping[str, str]] = {
     "customers": {
-        "customer_id": f"(?:客户|会员|用户|顾客|买家|账户|学员|患者|卡){_ZH_NUMBER}|(?:customer|account|client|user|member|contact|patient|student|company){_EN_NUMBER}",
+        "customer_id": f"(?:客户|会员|用户|顾客|买家|账户|学员|患者|卡){_ZH_NUMBER}|(?:customer|account|client|user|member|contact|patient|student|company|organi[sz]ation|org|tenant){_EN_NUMBER}",
         "name": "名称|姓名|名字|昵称|公司|name|company",
         "segment": "等级|级别|分层|客户类型|套餐|segment|tier|plan|level",
         "signed_up_at": f"(?:注册|报名|入会|入学|开户|建档|创建|加入|开卡|签约|首次).*{_ZH_TIME}|(?:sign|regist|join|creat|onboard|enrol).*{_EN_TIME}",
@@ -91,7 +91,7 @@ _PATTERNS: Mapping[str, Mapping[str, str]] = {
     },
 }  # fmt: skip
 _FILE_NAMES = {
-    "customers": r"customer|account|client|member|user|客户|用户|会员|顾客|学员",
+    "customers": r"customer|account|client|compan|organi[sz]ation|tenant|member|user|客户|用户|会员|顾客|学员",
     "activity_events": r"activit|usage|event|login|visit|session|活动|行为|登录|登陆|访问|日志|到店|拜访|签到|浏览",
     "orders": r"order|subscription|invoice|payment|sale|billing|订单|支付|付款|缴费|充值|账单|销售|订阅|消费|合同|交易|流水",
     "tickets": r"ticket|case|support|issue|helpdesk|complaint|工单|客服|投诉|问题|反馈|报修|维修|售后|意见",
@@ -111,19 +111,19 @@ _TIME_FORMS = tuple(
     for clock in ("", " %H:%M", " %H:%M:%S", " %I:%M %p")
 )
 _PRIORITY = {
-    "low": "low minor p3 p4 trivial 低 较低",
-    "normal": "normal medium moderate p2 standard 普通 中 一般 中等 正常",
-    "high": "high major p1 高 较高 重要 严重",
-    "urgent": "urgent critical blocker p0 emergency 紧急 特急 加急 非常紧急",
+    "low": "low minor trivial 低 较低",
+    "normal": "normal medium moderate standard 普通 中 一般 中等 正常",
+    "high": "high major 高 较高 重要 严重",
+    "urgent": "urgent critical blocker emergency 紧急 特急 加急 非常紧急",
 }
 _STATUS = {
-    "placed": "placed pending unpaid open new processing created 待支付 待付款 未支付 未付款 处理中",
+    "placed": "placed pending unpaid open new processing created draft due overdue 待支付 待付款 未支付 未付款 处理中",
     "paid": "paid completed complete success succeeded fulfilled delivered shipped active 已支付 已付款 已完成 已缴 已缴费 已结清 支付成功 交易成功 已发货",
-    "cancelled": "cancelled canceled void voided churned expired 已取消 取消 已关闭 交易关闭",
-    "refunded": "refunded refund returned 已退款 退款 退费 已退费 已退货",
+    "cancelled": "cancelled canceled void voided writtenoff churned expired 已取消 取消 已关闭 交易关闭",
+    "refunded": "refunded refund returned credited 已退款 退款 退费 已退费 已退货",
 }  # fmt: skip
 _LOGIN = ("login", "signin", "logon", "登录", "登陆")
-_CURRENCIES = {"€": "EUR", "£": "GBP", "¥": "CNY", "￥": "CNY", "元": "CNY"}
+_CURRENCIES = {"€": "EUR", "£": "GBP", "$": "USD", "¥": "CNY", "￥": "CNY", "元": "CNY"}
 
 
 class Proposal(NamedTuple):
@@ -283,7 +283,10 @@ class _Proposer:
         own_key = (
             2.0 if key and _plain(found[key] or "") in _NAMES[relation][key].split()[:3] else 0
         )
-        return named + own_key + sum(1.0 for column in found.values() if column is not None)
+        links = 0.0
+        if relation == "customers":  # companies, and not their users: those whom most files name
+            links = 2.0 * sum(_refers(other, file, found[key or ""] or "") for other in self.files)
+        return named + own_key + links + sum(column is not None for column in found.values())
 
     def _column(self, file: _File, relation: str, name: str) -> str | None:
         """The column of a file for one of ours; its values must be of that kind."""
@@ -320,30 +323,21 @@ class _Proposer:
     def _customer_of(self, relation: str, file: _File, customers: _File) -> tuple[str, str]:
         """Whose a row is: a column of the file, or of another that it can be joined with."""
         key = self._column(customers, "customers", "customer_id") or ""
-        own = self._linked(file, key, customers)
-        if own is not None:
-            return f'"{file.table}".{_quoted(own)}', ""
-        for other in self.files:
-            theirs = self._linked(other, key, customers) if other is not file else None
-            shared = [c for c in other.columns if c in file.columns and c != theirs]
-            shared = [c for c in shared if _overlap(file.columns[c], other.columns[c]) > 0]
-            unique = [c for c in shared if len({*map(str, other.columns[c])}) == other.rows]
-            if theirs is not None and unique:
-                join = f'\nJOIN "{other.table}" USING ({_quoted(unique[0])})'
-                return f'"{other.table}".{_quoted(theirs)}', join
+        # A column of the key's own name says more than one with ids that are there too: users and
+        # companies are both numbered from 1.
+        for linked in (_of_that_name, _with_such_ids):
+            own = linked(file, customers, key)
+            if own is not None:
+                return f'"{file.table}".{_quoted(own)}', ""
+            for other in self.files:
+                if other is file or other is customers:
+                    continue
+                theirs, shared = linked(other, customers, key), _row_of(other, file)
+                if theirs is not None and shared not in (None, theirs):
+                    join = f'\nLEFT JOIN "{other.table}" USING ({_quoted(str(shared))})'
+                    return f'"{other.table}".{_quoted(theirs)}', join
         self.remarks.append(f"{relation}: no column of {file.path.name} says whose a row is")
         return "NULL", ""
-
-    def _linked(self, file: _File, key: str, customers: _File) -> str | None:
-        """The column with customers' ids: of the same name, or named so and with ids of theirs."""
-        if file is customers:
-            return None
-        if key in file.columns and _plain(key) != "id":
-            return key
-        ids = customers.columns.get(key, [])
-        named = file.named("customers", "customer_id")
-        overlapping = [c for c in named if _overlap(file.columns[c], ids) > 0]
-        return overlapping[0] if overlapping else None
 
     def _check_ids(self, file: _File, column: str | None) -> None:
         values = file.columns.get(column or "", [])
@@ -396,9 +390,16 @@ class _Proposer:
         where: str,
     ) -> str:
         """A value table, where the words are not ours."""
+        words = sorted({*map(str, values)})
+        levels = _levels(words) if ours is PRIORITIES else {}
+        if levels:
+            taken = ", ".join(f"{word} as {mine}" for word, mine in levels.items())
+            self.remarks.append(f"{where}: {taken}; is that so?")
         table: dict[str, str] = {}
-        for word in sorted({*map(str, values)}):
-            mine = next((m for m, said in known.items() if _plain(word) in said.split()), None)
+        for word in words:
+            mine = levels.get(word) or next(
+                (m for m, said in known.items() if _plain(word) in said.split()), None
+            )
             if mine is None:
                 self.remarks.append(
                     f"{where}: what is {word!r}? It has to be one of {', '.join(ours)}"
@@ -482,6 +483,41 @@ def _literal(text: str) -> str:
 def _case(shown: str, table: Mapping[str, str]) -> str:
     whens = " ".join(f"WHEN {_literal(word)} THEN {_literal(mine)}" for word, mine in table.items())
     return f"CASE {shown} {whens} ELSE {shown} END"
+
+
+def _levels(words: Sequence[str]) -> dict[str, str]:
+    """P1, S2, Sev 3: a letter and a level, of which the first is the most urgent."""
+    level = {w: int(_plain(w)[-1]) for w in words if re.fullmatch(r"(?:p|s|sev|prio)\d", _plain(w))}
+    first = min(1, *level.values()) if level else 0
+    order = ("urgent", "high", "normal")
+    return {w: order[n - first] if n - first < len(order) else "low" for w, n in level.items()}
+
+
+def _of_that_name(file: _File, _: _File, key: str) -> str | None:
+    """The column with customers' ids, where it is called as theirs is."""
+    if _plain(key) == "id":
+        return None
+    return next((column for column in file.columns if _plain(column) == _plain(key)), None)
+
+
+def _with_such_ids(file: _File, customers: _File, key: str) -> str | None:
+    """The column that is called like an id of a customer, and holds some of theirs."""
+    named, ids = file.named("customers", "customer_id"), customers.columns.get(key, [])
+    return next((column for column in named if _overlap(file.columns[column], ids)), None)
+
+
+def _refers(file: _File, customers: _File, key: str) -> bool:
+    """Whether the rows of a file are of these customers."""
+    if file is customers:
+        return False
+    return any(linked(file, customers, key) for linked in (_of_that_name, _with_such_ids))
+
+
+def _row_of(other: _File, file: _File) -> str | None:
+    """A column of both that finds one row of the other file."""
+    shared = [c for c in other.columns if c in file.columns]
+    shared = [c for c in shared if _overlap(file.columns[c], other.columns[c])]
+    return next((c for c in shared if _distinct(other.columns[c]) == other.rows), None)
 
 
 def _overlap(some: Sequence[Any], others: Sequence[Any]) -> int:

@@ -33,6 +33,14 @@ MEMBERS = {
     "投诉.csv": '投诉编号,会员号,登记时间,办结时间,紧急程度,投诉标题,详情\nT1,M1,2026/10/22 09:00,,紧急,"等太久,没人理",请回复\n',
 }
 
+COMPANIES = {
+    "companies.csv": "\ufeffCompany ID;Company;Plan;Customer since\n1;Alder;Team;May 04, 2026\n2;Birch;Starter;Aug 17, 2026\n",
+    "users.csv": "user_id;company_id\n1;2\n2;1\n3;1\n",
+    "logins.csv": "user_id;login_ts\n1;1793955507516\n3;1795399744599\n9;1795399744599\n",
+    "invoices.csv": "Invoice No.;Company ID;Invoice date;Paid on;Amount;State\nR1;1;21.08.2026 01:12;28.08.2026 03:31;$2,207.79;paid\nR2;2;23.08.2026 01:12;;$9.00;credited\n",
+    "helpdesk.csv": 'Case #;Company ID;Opened;Closed;Severity;Subject;Text\n51;2;25.11.2026 03:47;;S1;Slow;"One;\ntwo"\n52;2;25.11.2026 04:47;;S4;Slow;x\n',
+}
+
 
 def write(folder: Path, files: dict[str, str], encoding: str = "utf-8") -> list[Path]:
     for name, content in files.items():
@@ -90,6 +98,47 @@ def test_words_that_are_not_in_any_list_are_put_together(tmp_path: Path) -> None
         ("paid", 0, "urgent", "等太久,没人理", None),
         ("placed", 1, None, None, None),
     ]
+
+
+def test_companies_are_the_customers_and_not_their_users(tmp_path: Path) -> None:
+    """Both are numbered from 1; a login is of the company of its user, and none is lost silently."""
+    proposal = propose_mapping(write(tmp_path, COMPANIES), tmp_path)
+    assert any("S1 as urgent, S4 as low; is that so?" in remark for remark in proposal.open)
+    done, database = load(tmp_path, proposal)
+    assert done.rows == {"customers": 2, "activity_events": 2, "orders": 2, "tickets": 2}
+    assert [str(problem) for problem in done.problems] == [
+        f"{tmp_path / 'logins.csv'}, line 4: customer_id is empty: it is needed"
+    ]
+    query = "SELECT c.customer_id, c.name, c.segment, e.occurred_at, o.amount, o.currency, o.status, (SELECT group_concat(priority) FROM tickets t WHERE t.customer_id = c.customer_id) FROM customers c JOIN activity_events e USING (customer_id) JOIN orders o USING (customer_id) ORDER BY 1"
+    found = [row[:3] + row[4:] for row in rows(database, query)]
+    assert found == [
+        ("1", "Alder", "Team", 2207.79, "USD", "paid", None),
+        ("2", "Birch", "Starter", 9.0, "USD", "refunded", "urgent,low"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "priorities"),
+    [
+        ("P0 P1 P2 P3", "urgent high normal low"),
+        ("P1 P2 P3 P4", "urgent high normal low"),
+        ("Sev 1,SEV-2,s5", "urgent high low"),
+    ],
+)
+def test_levels_are_put_in_order_and_asked_about(
+    tmp_path: Path, words: str, priorities: str
+) -> None:
+    said = words.split(",") if "," in words else words.split()
+    lines = "".join(f"t{n},c1,2026-01-01,{word}\n" for n, word in enumerate(said))
+    files = {
+        "customers.csv": "customer_id,name,signup_date\nc1,A,2025-01-01\n",
+        "tickets.csv": f"ticket_id,customer_id,created_at,priority\n{lines}",
+    }
+    proposal = propose_mapping(write(tmp_path, files), tmp_path)
+    assert any(f"{said[0]} as urgent" in remark for remark in proposal.open)
+    _, database = load(tmp_path, proposal)
+    found = rows(database, "SELECT priority FROM tickets ORDER BY ticket_id")
+    assert [priority for (priority,) in found] == priorities.split()
 
 
 def test_two_files_of_one_name_are_two_tables(tmp_path: Path) -> None:
