@@ -58,9 +58,8 @@ def _run(arguments: list[str]) -> int:
         context = getattr(error, "ctx", None)
         where = context.command_path if context else "followup"
         message = error.format_message() if hasattr(error, "format_message") else str(error)
-        if type(error).__name__ == "NoSuchOption" and hasattr(
-            getattr(context, "command", None), "commands"
-        ):
+        in_group = context is not None and hasattr(context.command, "commands")
+        if in_group and type(error).__name__ == "NoSuchOption":
             message += " Options stand after the command."
         return _complain(f"{message} See `{where} --help`.", USAGE, prefix=where)
     except (KeyboardInterrupt, typer.Abort):

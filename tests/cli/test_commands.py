@@ -133,6 +133,8 @@ def test_bad_usage_is_one_or_two_lines_and_the_right_code(  # type: ignore[no-un
     result = followup(*arguments)
     assert result.code == code, result.err
     assert words in result.err
+    # The hint belongs to a misplaced option alone: elsewhere it would send people the wrong way.
+    assert ("Options stand after" in result.err) == arguments[0].startswith("-")
     assert "Traceback" not in result.err
     complaint = [line for line in result.err.splitlines() if not line.startswith("planner:")]
     assert len(complaint) <= 2
